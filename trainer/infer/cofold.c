@@ -81,10 +81,13 @@ static fm_cofold_sizes recorded_sizes(const fm_cofold *c, const fm_cofold_sizes 
 }
 
 /* Products of another number of rows may round otherwise, so the number of structures side by side
- * does not depend on how many there are. On a CPU there is nothing to gain from several. */
+ * does not depend on how many there are. On a CPU each rank has one: there is nothing to gain from
+ * several. */
 static int64_t choose_side(const fm_cofold *c) {
     if (c->options.side) return c->options.side;
-    return c->options.kernels->device->is_asynchronous ? FM_COFOLD_SIDE : 1;
+    return c->options.kernels->device->is_asynchronous
+               ? FM_COFOLD_SIDE
+               : fm_groups_part(c->options.model.groups).count;
 }
 
 static fm_cofold_passes_options passes_options(const fm_cofold *c, const fm_cofold_need *need) {
@@ -304,6 +307,10 @@ void fm_cofold_distogram(fm_cofold *c) {
 
 void fm_cofold_judge(fm_cofold *c, int64_t k) {
     fm_cofold_passes_queue_confidence(c->passes, fm_cofold_structure(c, k));
+}
+
+void fm_cofold_wait(const fm_cofold *c) {
+    c->options.kernels->synchronize(c->passes->recording.stream);
 }
 
 static fm_tensor_ref tensor_of(const fm_cofold_passes *p, fm_cofold_head head) {

@@ -121,6 +121,9 @@ void fm_cofold_distogram(fm_cofold *cofold);
 /* Makes the confidence head's logits for structure k of the last run; others are lost. */
 void fm_cofold_judge(fm_cofold *cofold, int64_t k);
 
+/* Waits for the device: what ranks do that read no logits, between two heads. */
+void fm_cofold_wait(const fm_cofold *cofold);
+
 /* Heads, and the logits that they make. */
 typedef enum fm_cofold_head {
     FM_COFOLD_PLDDT,          /* [n_atom, 50] */

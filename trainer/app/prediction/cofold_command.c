@@ -1,14 +1,11 @@
 /* cofold_command.c: see cofold_command.h. */
 #include "trainer/app/prediction/cofold_command.h"
 
-#include "proto/base/file.h"
 #include "proto/base/histogram.h"
 #include "proto/base/plural.h"
 #include "proto/base/program.h"
 #include "trainer/app/common/stop.h"
-#include "trainer/app/device/choose_device.h"
-#include "trainer/app/prediction/cofold_jobs.h"
-#include "trainer/app/prediction/cofold_results.h"
+#include "trainer/app/prediction/cofold_ranks.h"
 #include "trainer/app/prediction/cofold_summary.h"
 #include "trainer/app/prediction/predict_print.h"
 #include "trainer/predict/text_file.h"
@@ -19,24 +16,31 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CYCLES = 10, STEPS = 200, STRUCTURES = 5 }; /* what a prediction has if nothing is said */
+/* A job of the command. */
+typedef struct job_state {
+    char *rows; /* of the summary; NULL: it has not ended. On the heap */
+    size_t rows_bytes;
+    char name[FM_COFOLD_NAME_BYTES]; /* empty: not known yet */
+    /* With ranks. */
+    uint32_t n_left;                 /* seeds that have not ended */
+    uint32_t n_structure, n_resumed; /* of those that have */
+    double seconds;
+    uint32_t failed; /* the first seed that failed, with the error; UINT32_MAX: none */
+    fm_error error;
+} job_state;
 
-static const double GIB = 1 << 30;
-
-typedef struct work {
+typedef struct command {
     const fm_predict_settings *set;
-    uint32_t n_seed, seed[FM_PREDICT_MOST_SEEDS]; /* of the command line */
-    uint32_t n_name;
-    char (*name)[FM_COFOLD_NAME_BYTES]; /* of the jobs that have been begun */
-    fm_cofold *cofold;
-    fm_cofold_options options;
-    fm_sha256 weights;
+    fm_cofold_work work;
+    fm_cofold_jobs jobs;
+    job_state *state; /* [jobs.n] */
+    uint32_t *n_seed; /* [jobs.n] for ranks; 0: not predicted */
     fm_cofold_counts *counts;
-    fm_text_file summary;
     fm_predict_pace pace; /* of jobs */
     uint32_t n_made;      /* of them, that were not finished before */
     double made_s;
-} work;
+    uint64_t begin_ns; /* of the predictions */
+} command;
 
 /* -- the command line */
 
@@ -68,10 +72,7 @@ fm_status fm_cofold_check_settings(const fm_predict_settings *set, fm_error *ret
                          {"extra-msa", set->n_extra > 0},
                          {"max-length", set->max_length > 0},
                          {"recycle-tol", set->recycle_tol != usual.recycle_tol},
-                         {"pdb", set->pdb},
-                         {"ranks", set->n_rank > 0},
-                         {"gpus", set->gpus > 0},
-                         {"dap", set->dap > 1}};
+                         {"pdb", set->pdb}};
     fm_status status = refuse_given(row, sizeof row / sizeof row[0], "AlphaFold 3", reterr);
     if (!status && set->weights.n > 1) {
         status = fm_fail(reterr, FM_ERR_USAGE, "complexes are predicted with one --weights");
@@ -95,196 +96,10 @@ fm_status fm_cofold_refuse_settings(const fm_predict_settings *set, fm_error *re
     return refuse_given(row, sizeof row / sizeof row[0], "AlphaFold2", reterr);
 }
 
-/* -- the model */
-
-/* The scores' bins are those of the published network. */
-static fm_status check_bins(const fm_af3_config *model, fm_error *reterr) {
-    const struct {
-        const char *name;
-        int64_t n;
-    } row[] = {{"n_pae_bin", model->n_pae_bin},
-               {"n_pde_bin", model->n_pde_bin},
-               {"n_distogram_bin", model->n_distogram_bin}};
-    for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
-        if (row[i].n == FM_COMPLEX_ERROR_BINS) continue;
-        return fm_fail(reterr, FM_ERR_UNSUPPORTED,
-                       "the weights have %s = %lld, expected %d, which the scores need",
-                       row[i].name, (long long)row[i].n, FM_COMPLEX_ERROR_BINS);
-    }
-    return FM_OK;
-}
-
-static fm_status load(work *w, const fm_predict_model_options *options, fm_predict_model *model,
-                      fm_error *reterr) {
-    const fm_predict_settings *set = w->set;
-    const bool has_cycles = set->recycles != FM_PREDICT_NOT_GIVEN;
-    w->options =
-        (fm_cofold_options){.model = model->config.af3,
-                            .n_cycle = has_cycles ? (int32_t)set->recycles : CYCLES,
-                            .n_step = set->steps ? (int32_t)set->steps : STEPS,
-                            .n_structure = set->samples ? (int64_t)set->samples : STRUCTURES,
-                            .n_row = set->msa_rows ? (int64_t)set->msa_rows : FM_COFOLD_ROWS,
-                            .memory_budget_bytes = (int64_t)(set->device_gib * GIB)};
-    w->options.model.n_template = model->config.data.n_template;
-    fm_status status = check_bins(&w->options.model, reterr);
-    if (!status) {
-        status = fm_device_find(options->device, options->dtype, &w->options.kernels, reterr);
-    }
-    if (!status) status = fm_cofold_create(&w->options, &w->cofold, reterr);
-    if (status) return status;
-    fm_params *params = fm_cofold_get_params(w->cofold);
-    status = fm_predict_model_fill(options, model, params, reterr);
-    w->weights = model->hash;
-    if (status || set->quiet) return status;
-    fprintf(stderr, "model     %s: %s; %.2f M parameters; %d cycles, %d steps, %lld structures\n",
-            set->name[0], model->about, (double)params->n_value / 1e6, (int)w->options.n_cycle,
-            (int)w->options.n_step, (long long)w->options.n_structure);
-    return FM_OK;
-}
-
-/* -- one input */
-
-static fm_status show_need(const work *w, const char *name, const fm_af3_sample *s,
-                           fm_error *reterr) {
-    const fm_cofold_sizes sizes = {s->n_token, s->n_atom, s->n_msa, s->n_template};
-    fm_cofold_need need;
-    fm_status status = fm_cofold_find_need(w->cofold, &sizes, &need, reterr);
-    if (status || w->set->quiet) return status;
-    fprintf(stderr, "%s: %lld tokens, %lld atoms, %lld MSA rows; needs %.2f GiB", name,
-            (long long)s->n_token, (long long)s->n_atom, (long long)s->n_msa,
-            (double)need.bytes / GIB);
-    if (need.available_bytes) fprintf(stderr, " of %.2f", (double)need.available_bytes / GIB);
-    if (need.slabs.chunk_bytes) fprintf(stderr, ", in slabs");
-    fputc('\n', stderr);
-    return FM_OK;
-}
-
-static void show_structure(const work *w, const char *name, const fm_cofold_result *r,
-                           bool is_resumed) {
-    if (w->set->quiet) return;
-    fprintf(stderr, "%s  seed %u  sample %u  pLDDT %.1f", name, r->seed, r->sample, r->mean_plddt);
-    if (isfinite(r->ptm)) fprintf(stderr, "  pTM %.3f", r->ptm);
-    if (isfinite(r->iptm)) fprintf(stderr, "  ipTM %.3f", r->iptm);
-    fprintf(stderr, "%s%s\n", r->has_clash ? "  clash" : "", is_resumed ? "  done earlier" : "");
-}
-
-static void show_times(const work *w, const char *name, uint32_t seed,
-                       const fm_cofold_times *times) {
-    if (w->set->quiet) return;
-    fprintf(stderr, "%s  seed %u  trunk %.2f s, structures %.2f s\n", name, seed, times->trunk_s,
-            times->structures_s);
-}
-
-/* The seeds of the command line, else those of the job. */
-static const uint32_t *seeds_of(const work *w, const fm_cofold_input *input, uint32_t *ret_n) {
-    const bool is_given = w->set->has_seeds || input->n_seed == 0;
-    *ret_n = is_given ? w->n_seed : input->n_seed;
-    return is_given ? w->seed : input->seeds;
-}
-
-/* The structures of one seed. */
-typedef struct seed_work {
-    const fm_cofold_input *input;
-    const fm_cofold_target *target;
-    uint32_t seed, first_number; /* first_number: that of sample 0 among all structures */
-    fm_cofold_result *results;   /* [n_structure] */
-    bool *is_done;               /* [n_structure] */
-    fm_cofold_best *best;
-} seed_work;
-
-/* Takes the structures that an earlier command has finished. */
-static fm_status take_earlier(work *w, seed_work *r, uint32_t *ret_n, fm_error *reterr) {
-    fm_status status = FM_OK;
-    *ret_n = 0;
-    for (uint32_t k = 0; k < w->options.n_structure && !status; k++) {
-        fm_cofold_part part;
-        r->results[k] = (fm_cofold_result){.seed = r->seed, .sample = k};
-        r->is_done[k] = false;
-        if (!w->set->resume) continue;
-        status = fm_cofold_record_take(r->target, r->input, &r->results[k], &r->is_done[k], &part,
-                                       reterr);
-        if (status || !r->is_done[k]) continue;
-        fm_cofold_best_offer(r->best, &r->results[k], r->first_number + k, &part);
-        show_structure(w, r->input->name, &r->results[k], true);
-        ++*ret_n;
-    }
-    w->counts->n_structure += *ret_n;
-    w->counts->n_resumed += *ret_n;
-    return status;
-}
-
-/* Samples the structures from `first` on that are denoised side by side, and writes those that are
- * not there. A signal ends the work before or after them. */
-static fm_status make_some(work *w, seed_work *r, fm_cofold_writer *writer, uint32_t first,
-                           fm_cofold_times *times, fm_error *reterr) {
-    const uint32_t n = (uint32_t)w->options.n_structure, side = (uint32_t)fm_cofold_side(w->cofold);
-    const uint32_t end = n - first < side ? n : first + side;
-    bool is_whole = true;
-    for (uint32_t k = first; k < end; k++)
-        is_whole = is_whole && r->is_done[k];
-    if (is_whole) return FM_OK;
-    if (fm_stop_is_asked()) return FM_ERR_CANCELLED;
-    fm_status status = fm_cofold_sample(w->cofold, first, times, reterr);
-    for (uint32_t k = first; k < end && !status; k++) {
-        if (r->is_done[k]) continue;
-        status =
-            fm_cofold_writer_write(writer, k, r->first_number + k, &r->results[k], r->best, reterr);
-        if (status) break;
-        w->counts->n_structure++;
-        show_structure(w, r->input->name, &r->results[k], false);
-    }
-    return status;
-}
-
-static fm_status make_seed(work *w, seed_work *r, fm_error *reterr) {
-    fm_cofold_writer *writer = NULL;
-    fm_cofold_times times;
-    if (fm_stop_is_asked()) return FM_ERR_CANCELLED;
-    fm_status status =
-        fm_cofold_run_trunk(w->cofold, &r->input->features.sample, r->seed, NULL, &times, reterr);
-    if (!status) {
-        status = fm_cofold_writer_open(w->cofold, r->input, r->target, r->seed, &writer, reterr);
-    }
-    const uint32_t side = (uint32_t)fm_cofold_side(w->cofold);
-    for (uint32_t k = 0; k < w->options.n_structure && !status; k += side)
-        status = make_some(w, r, writer, k, &times, reterr);
-    fm_cofold_writer_close(writer);
-    if (!status) show_times(w, r->input->name, r->seed, &times);
-    return status;
-}
-
-static fm_status predict_seeds(work *w, const fm_cofold_input *input,
-                               const fm_cofold_target *target, fm_error *reterr) {
-    const uint32_t n = (uint32_t)w->options.n_structure;
-    uint32_t n_seed;
-    const uint32_t *seed = seeds_of(w, input, &n_seed);
-    fm_cofold_best best = {.part = {NULL}};
-    fm_cofold_result *results = calloc((size_t)n * n_seed, sizeof *results);
-    bool *is_done = calloc(n, sizeof *is_done);
-    uint32_t *order = calloc((size_t)n * n_seed, sizeof *order);
-    fm_status status = FM_OK;
-    if (!results || !is_done || !order) {
-        status = fm_fail(reterr, FM_ERR_NOMEM, "no memory for the scores");
-    }
-    for (uint32_t i = 0; i < n_seed && !status; i++) {
-        seed_work r = {input, target, seed[i], i * n, results + (size_t)i * n, is_done, &best};
-        uint32_t n_earlier;
-        status = take_earlier(w, &r, &n_earlier, reterr);
-        if (!status && n_earlier < n) status = make_seed(w, &r, reterr);
-    }
-    if (!status) {
-        status = fm_cofold_finish(input, target, results, n * n_seed, &best, order, reterr);
-    }
-    if (!status) fm_cofold_summary_put(w->summary.out, input, results, order, n * n_seed);
-    free(best.part.text);
-    free(order);
-    free(is_done);
-    free(results);
-    return status;
-}
+/* -- names and rows */
 
 /* Results are in folders with the inputs' names, beside the prepared samples and the lock. */
-static fm_status take_name(work *w, const char *name, fm_error *reterr) {
+static fm_status take_name(command *c, uint32_t job, const char *name, fm_error *reterr) {
     const size_t n = strlen(name);
     if (!strcmp(name, "inputs") || !strcmp(name, "lock") || !strcmp(name, "summary.csv") ||
         n > FM_COFOLD_NAME_MOST) {
@@ -293,51 +108,47 @@ static fm_status take_name(work *w, const char *name, fm_error *reterr) {
                        "inputs, lock and summary.csv, which the results have already",
                        n, name, FM_COFOLD_NAME_MOST);
     }
-    for (uint32_t i = 0; i < w->n_name; i++) {
-        if (strcmp(w->name[i], name) != 0) continue;
+    for (uint32_t i = 0; i < job; i++) {
+        if (strcmp(c->state[i].name, name) != 0) continue;
         return fm_fail(reterr, FM_ERR_DATA, "an input before this one has the name %s, too", name);
     }
-    snprintf(w->name[w->n_name++], FM_COFOLD_NAME_BYTES, "%s", name);
+    snprintf(c->state[job].name, sizeof c->state[job].name, "%s", name);
     return FM_OK;
 }
 
-static fm_status predict_prepared(work *w, const char *path, fm_error *reterr) {
-    char folder[PATH_MAX];
-    fm_cofold_input input;
-    fm_status status = fm_cofold_input_read(path, &input, reterr);
-    if (!status) {
-        const fm_af3_sample *sample = &input.features.sample;
-        status = take_name(w, input.name, reterr);
-        if (!status) status = fm_cofold_check(w->cofold, sample, reterr);
-        if (!status) status = show_need(w, input.name, sample, reterr);
-        if (status) fm_error_in(reterr, path);
+static fm_status put_failed(job_state *state, const char *name, const char *why, fm_error *reterr) {
+    FILE *rows = open_memstream(&state->rows, &state->rows_bytes);
+    if (rows) fm_cofold_summary_put_failed(rows, name, why);
+    if (rows && fclose(rows) == 0) return FM_OK;
+    return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the summary");
+}
+
+/* Ends a job with its structures. */
+static fm_status finish(command *c, uint32_t job, fm_cofold_complex *complex, fm_error *reterr) {
+    job_state *state = &c->state[job];
+    FILE *rows = open_memstream(&state->rows, &state->rows_bytes);
+    if (!rows) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the summary");
+    fm_status status = fm_cofold_complex_finish(&c->work, complex, rows, reterr);
+    if (fclose(rows) != 0 && !status) {
+        status = fm_fail(reterr, FM_ERR_NOMEM, "no memory for the summary");
     }
-    snprintf(folder, sizeof folder, "%s/%s", w->set->out, input.name);
-    if (!status) status = fm_dir_make(folder, reterr);
-    const fm_cofold_target target = {.folder = folder,
-                                     .model = w->set->name[0],
-                                     .software = FM_VERSION,
-                                     .weights = &w->weights,
-                                     .set = w->set->set,
-                                     .device = w->set->device,
-                                     .dtype = w->set->dtype,
-                                     .n_cycle = w->options.n_cycle,
-                                     .n_step = w->options.n_step,
-                                     .n_row = w->options.n_row};
-    if (!status) status = predict_seeds(w, &input, &target, reterr);
-    fm_cofold_input_release(&input);
     return status;
 }
 
-/* Whether an error is about one input alone. */
-static bool is_of_input(fm_status status) {
-    return status != FM_ERR_CANCELLED && status != FM_ERR_IO && status != FM_ERR_NOMEM;
+/* Reports why a job failed, and writes its row. */
+static fm_status note_failed(command *c, uint32_t job, const fm_error *error, fm_error *reterr) {
+    char text[FM_ERROR_TEXT_BYTES], name[FM_COFOLD_NAME_BYTES];
+    (void)fm_program_report(c->set->command->program, error);
+    fm_error_format(error, text, sizeof text);
+    fm_cofold_input_name(c->jobs.job[job].path, name);
+    c->counts->n_failed++;
+    return put_failed(&c->state[job], name, text, reterr);
 }
 
 /* Says what a command has done that a signal or an error has ended. */
-static void say_ended(const work *w, fm_status status) {
-    const uint64_t n = w->counts->n_structure;
-    const char *program = w->set->command->program;
+static void say_ended(const command *c, fm_status status) {
+    const uint64_t n = c->counts->n_structure;
+    const char *program = c->set->command->program;
     if (status == FM_ERR_CANCELLED && fm_stop_is_asked()) {
         fprintf(stderr, "%s: stopped by %s after %llu structure%s%s\n", program,
                 fm_stop_name(fm_stop_signal()), (unsigned long long)n, fm_plural(n),
@@ -348,114 +159,239 @@ static void say_ended(const work *w, fm_status status) {
     }
 }
 
-/* Counts a job that took `seconds`. Jobs that are left count as average ones. */
-static void count_job(work *w, const fm_cofold_job *job, double seconds, bool is_made) {
-    fm_predict_pace *pace = &w->pace;
+/* Counts a job that took `seconds`. Jobs that are left count as average ones; ranks make several at
+ * a time. */
+static void count_job(command *c, const fm_cofold_job *job, double seconds, bool is_made) {
+    fm_predict_pace *pace = &c->pace;
     char rate[64];
     pace->n_done++;
-    pace->elapsed_s += seconds;
+    pace->elapsed_s = (double)(fm_clock_ns() - c->begin_ns) * 1e-9;
     if (is_made) {
-        w->made_s += seconds;
-        w->n_made++;
+        c->made_s += seconds;
+        c->n_made++;
     } else {
         pace->n_resumed++;
     }
+    const double each = c->set->ranks.n_rank > 1 ? pace->elapsed_s : c->made_s;
     pace->left_s =
-        w->n_made ? w->made_s / w->n_made * (double)(pace->n_all - pace->n_done) : (double)NAN;
-    if (w->set->quiet || pace->n_all == 1) return;
+        c->n_made ? each / c->n_made * (double)(pace->n_all - pace->n_done) : (double)NAN;
+    if (c->set->quiet || pace->n_all == 1) return;
     fprintf(stderr, "%llu/%llu  %s  %.2f s%s\n", (unsigned long long)pace->n_done,
             (unsigned long long)pace->n_all, job->path, seconds,
             fm_predict_format_pace(pace, rate));
 }
 
+/* -- alone */
+
+static fm_status make_seeds(command *c, uint32_t job, fm_cofold_complex *complex,
+                            fm_error *reterr) {
+    const char *path = c->jobs.job[job].path;
+    fm_status status = fm_cofold_input_read(path, &complex->input, reterr);
+    fm_error why = {0};
+    fm_status named = take_name(c, job, complex->input.name, &why);
+    if (!status && named) {
+        status = named;
+        *reterr = why;
+        fm_error_in(reterr, path);
+    }
+    if (!status) status = fm_cofold_complex_begin(&c->work, path, true, complex, reterr);
+    for (uint32_t i = 0; i < complex->n_seed && !status; i++)
+        status = fm_cofold_complex_make(&c->work, complex, i, reterr);
+    return status ? status : finish(c, job, complex, reterr);
+}
+
 /* Predicts a job. An error of the job is reported, and has a row. */
-static fm_status predict_job(work *w, const fm_cofold_job *job, fm_error *reterr) {
+static fm_status predict_job(command *c, uint32_t job, fm_error *reterr) {
+    fm_cofold_work *w = &c->work;
     fm_error error = {0};
-    char text[FM_ERROR_TEXT_BYTES], name[FM_COFOLD_NAME_BYTES];
-    const uint64_t n_new = w->counts->n_structure - w->counts->n_resumed;
-    const uint64_t begin_ns = fm_clock_ns();
-    fm_status status = predict_prepared(w, job->path, &error);
-    if (status && !is_of_input(status)) {
+    fm_cofold_complex complex = {.results = NULL};
+    const uint64_t n_new = w->n_structure - w->n_resumed, begin_ns = fm_clock_ns();
+    fm_status status = make_seeds(c, job, &complex, &error);
+    fm_cofold_complex_release(&complex);
+    c->counts->n_structure = w->n_structure;
+    c->counts->n_resumed = w->n_resumed;
+    if (status && !fm_cofold_is_of_input(status)) {
         if (status != FM_ERR_CANCELLED) *reterr = error;
         return status;
     }
-    if (status) {
-        (void)fm_program_report(w->set->command->program, &error);
-        fm_error_format(&error, text, sizeof text);
-        fm_cofold_input_name(job->path, name);
-        fm_cofold_summary_put_failed(w->summary.out, name, text);
-        w->counts->n_failed++;
-    } else {
-        w->counts->n_done++;
-    }
-    const bool is_made = !status && w->counts->n_structure - w->counts->n_resumed > n_new;
-    count_job(w, job, (double)(fm_clock_ns() - begin_ns) * 1e-9, is_made);
-    return FM_OK;
+    const bool is_made = !status && w->n_structure - w->n_resumed > n_new;
+    if (!status) c->counts->n_done++;
+    fm_status noted = status ? note_failed(c, job, &error, reterr) : FM_OK;
+    count_job(c, &c->jobs.job[job], (double)(fm_clock_ns() - begin_ns) * 1e-9, is_made);
+    return noted;
 }
 
-static fm_status predict_all(work *w, const fm_cofold_jobs *jobs, fm_error *reterr) {
+static fm_status predict_alone(command *c, const fm_predict_model_options *options,
+                               fm_predict_model *model, fm_error *reterr) {
+    fm_status status = fm_cofold_work_load(&c->work, options, model, reterr);
+    c->begin_ns = fm_clock_ns();
+    for (uint32_t i = 0; i < c->jobs.n && !status; i++)
+        if (c->jobs.job[i].path) status = predict_job(c, i, reterr);
+    return status;
+}
+
+/* -- with ranks */
+
+/* Counts the seeds of a job, and takes its name. A job without either has failed. */
+static fm_status look_at_job(command *c, uint32_t job, fm_error *reterr) {
+    const char *path = c->jobs.job[job].path;
+    fm_cofold_input input;
+    fm_error why = {0};
+    fm_status status = fm_cofold_input_peek(path, &input, reterr);
+    fm_status named = take_name(c, job, input.name, &why);
+    if (!status && named) {
+        status = named;
+        *reterr = why;
+        fm_error_in(reterr, path);
+    }
+    if (!status) (void)fm_cofold_seeds(&c->work, &input, &c->n_seed[job]);
+    c->state[job].n_left = c->n_seed[job];
+    fm_cofold_input_release(&input);
+    return status;
+}
+
+static fm_status look_at_jobs(command *c, fm_error *reterr) {
     fm_status status = FM_OK;
-    for (uint32_t i = 0; i < jobs->n; i++)
-        w->pace.n_all += jobs->job[i].path != NULL;
-    for (uint32_t i = 0; i < jobs->n && !status; i++) {
-        const fm_cofold_job *job = &jobs->job[i];
-        if (job->path) {
-            status = predict_job(w, job, reterr);
-        } else {
-            fm_cofold_summary_put_failed(w->summary.out, job->name, job->why);
-            w->counts->n_refused++;
+    for (uint32_t i = 0; i < c->jobs.n && !status; i++) {
+        fm_error error = {0};
+        if (!c->jobs.job[i].path) continue;
+        fm_status found = look_at_job(c, i, &error);
+        if (found && !fm_cofold_is_of_input(found)) {
+            *reterr = error;
+            return found;
         }
+        if (!found) continue;
+        status = note_failed(c, i, &error, reterr);
+        count_job(c, &c->jobs.job[i], 0, false);
     }
     return status;
 }
 
-static void print_outputs(const work *w, double all_s) {
-    const fm_cofold_counts *c = w->counts;
-    printf("outputs   %s/summary.csv, %u complex%s", w->set->out, c->n_done,
-           c->n_done == 1 ? "" : "es");
-    if (c->n_resumed) {
-        printf(" (%llu structure%s done earlier)", (unsigned long long)c->n_resumed,
-               fm_plural(c->n_resumed));
+/* Compares the structures that ranks have made of a job. */
+static fm_status gather(command *c, uint32_t job, fm_error *reterr) {
+    const char *path = c->jobs.job[job].path;
+    fm_cofold_complex complex = {.results = NULL};
+    fm_status status = fm_cofold_input_read(path, &complex.input, reterr);
+    if (!status) status = fm_cofold_complex_begin(&c->work, path, false, &complex, reterr);
+    if (!status) status = fm_cofold_complex_gather(&c->work, &complex, reterr);
+    if (!status) status = finish(c, job, &complex, reterr);
+    fm_cofold_complex_release(&complex);
+    return status;
+}
+
+static fm_status end_job(command *c, uint32_t job, fm_error *reterr) {
+    job_state *state = &c->state[job];
+    const bool has_failed = state->failed != UINT32_MAX;
+    fm_status status = has_failed ? note_failed(c, job, &state->error, reterr) : FM_OK;
+    if (!has_failed) {
+        status = gather(c, job, reterr);
+        c->counts->n_done++;
     }
-    if (c->n_failed) printf(", %u failed", c->n_failed);
-    if (c->n_refused) printf(", %u refused", c->n_refused);
+    count_job(c, &c->jobs.job[job], state->seconds,
+              !has_failed && state->n_structure > state->n_resumed);
+    return status;
+}
+
+static fm_status take_report(void *context, const fm_cofold_report *r, fm_error *reterr) {
+    command *c = context;
+    if (r->job >= c->jobs.n || c->state[r->job].n_left == 0) {
+        return fm_fail(reterr, FM_ERR_PROTOCOL, "a rank reported a seed of job %u of %u", r->job,
+                       c->jobs.n);
+    }
+    job_state *state = &c->state[r->job];
+    c->work.weights = r->weights;
+    c->counts->n_structure += r->n_structure;
+    c->counts->n_resumed += r->n_resumed;
+    state->n_structure += r->n_structure;
+    state->n_resumed += r->n_resumed;
+    state->seconds += r->seconds;
+    if (r->status && r->seed < state->failed) {
+        state->failed = r->seed;
+        state->error = r->error;
+    }
+    return --state->n_left ? FM_OK : end_job(c, r->job, reterr);
+}
+
+static fm_status predict_with_ranks(command *c, fm_error *reterr) {
+    c->begin_ns = fm_clock_ns();
+    fm_status status = look_at_jobs(c, reterr);
+    if (status || c->pace.n_done == c->pace.n_all) return status;
+    return fm_cofold_ranks_run(&c->set->ranks, &c->jobs, c->n_seed, take_report, c, reterr);
+}
+
+/* -- the command */
+
+static void print_outputs(const command *c, double all_s) {
+    const fm_cofold_counts *n = c->counts;
+    printf("outputs   %s/summary.csv, %u complex%s", c->set->out, n->n_done,
+           n->n_done == 1 ? "" : "es");
+    if (n->n_resumed) {
+        printf(" (%llu structure%s done earlier)", (unsigned long long)n->n_resumed,
+               fm_plural(n->n_resumed));
+    }
+    if (n->n_failed) printf(", %u failed", n->n_failed);
+    if (n->n_refused) printf(", %u refused", n->n_refused);
     printf(", %.1f s\n", all_s);
 }
 
-/* Loads the weights, and predicts what is not refused. */
-static fm_status run(work *w, const fm_predict_model_options *options, fm_predict_model *model,
-                     const fm_cofold_jobs *jobs, fm_error *reterr) {
-    w->name = calloc(jobs->n + 1, sizeof *w->name);
-    if (!w->name) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the names of jobs");
-    fm_status status = fm_text_file_open(&w->summary, reterr);
-    if (status) return status;
+/* The table has the jobs in their order, whichever ended first. */
+static fm_status write_summary(const command *c, fm_error *reterr) {
     char path[PATH_MAX];
-    fm_cofold_summary_begin(w->summary.out);
-    status = load(w, options, model, reterr);
-    if (!status) status = predict_all(w, jobs, reterr);
-    snprintf(path, sizeof path, "%s/summary.csv", w->set->out);
-    if (!status) return fm_text_file_commit(&w->summary, path, reterr);
-    fm_text_file_discard(&w->summary);
+    fm_text_file file;
+    fm_status status = fm_text_file_open(&file, reterr);
+    if (status) return status;
+    fm_cofold_summary_begin(file.out);
+    for (uint32_t i = 0; i < c->jobs.n; i++)
+        fwrite(c->state[i].rows, 1, c->state[i].rows_bytes, file.out);
+    snprintf(path, sizeof path, "%s/summary.csv", c->set->out);
+    return fm_text_file_commit(&file, path, reterr);
+}
+
+static fm_status make_states(command *c, fm_error *reterr) {
+    c->state = calloc(c->jobs.n + 1, sizeof *c->state);
+    c->n_seed = calloc(c->jobs.n + 1, sizeof *c->n_seed);
+    if (!c->state || !c->n_seed) {
+        return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the list of jobs");
+    }
+    fm_status status = FM_OK;
+    for (uint32_t i = 0; i < c->jobs.n && !status; i++) {
+        const fm_cofold_job *job = &c->jobs.job[i];
+        c->state[i].failed = UINT32_MAX;
+        c->pace.n_all += job->path != NULL;
+        if (job->path) continue;
+        status = put_failed(&c->state[i], job->name, job->why, reterr);
+        c->counts->n_refused++;
+    }
     return status;
+}
+
+static void release(command *c) {
+    for (uint32_t i = 0; i < c->jobs.n && c->state; i++)
+        free(c->state[i].rows);
+    free(c->state);
+    free(c->n_seed);
+    fm_cofold_work_end(&c->work);
+    fm_cofold_jobs_release(&c->jobs);
 }
 
 fm_status fm_cofold_predict(const fm_predict_settings *set, const fm_predict_model_options *options,
                             fm_predict_model *model, fm_cofold_counts *ret_counts,
                             fm_error *reterr) {
-    work w = {.set = set, .n_seed = set->n_seed, .counts = ret_counts};
-    fm_cofold_jobs jobs;
+    command c = {.set = set, .counts = ret_counts};
     const uint64_t begin_ns = fm_clock_ns();
-    for (uint32_t i = 0; i < set->n_seed; i++)
-        w.seed[i] = (uint32_t)set->seed[i];
-    fm_status status = fm_cofold_jobs_list(set, &jobs, reterr);
-    if (!status) status = run(&w, options, model, &jobs, reterr);
-    fm_cofold_destroy(w.cofold);
-    fm_cofold_jobs_release(&jobs);
-    free(w.name);
-    if (status) {
-        say_ended(&w, status);
-    } else {
-        print_outputs(&w, (double)(fm_clock_ns() - begin_ns) * 1e-9);
+    fm_status status = fm_cofold_work_make(set, model, NULL, &c.work, reterr);
+    if (!status) status = fm_cofold_jobs_list(set, &c.jobs, reterr);
+    if (!status) status = make_states(&c, reterr);
+    if (!status) {
+        status = set->ranks.n_rank > 1 ? predict_with_ranks(&c, reterr)
+                                       : predict_alone(&c, options, model, reterr);
     }
+    if (!status) status = write_summary(&c, reterr);
+    if (status) {
+        say_ended(&c, status);
+    } else {
+        print_outputs(&c, (double)(fm_clock_ns() - begin_ns) * 1e-9);
+    }
+    release(&c);
     return status;
 }

@@ -131,19 +131,33 @@ static fm_status make_layout(const fm_npz *npz, fm_cofold_input *input, fm_error
                                   bare.token_has_frame, &input->arena, &input->layout, reterr);
 }
 
-fm_status fm_cofold_input_read(const char *path, fm_cofold_input *ret_input, fm_error *reterr) {
-    fm_cofold_input *input = ret_input;
+/* Reads the archive, and what it says of the job. */
+static fm_status read_archive(const char *path, fm_cofold_input *input, fm_npz *ret_npz,
+                              fm_error *reterr) {
     fm_bytes content;
-    fm_npz npz;
     *input = (fm_cofold_input){.layout = {0}};
     fm_cofold_input_name(path, input->name);
     fm_status status = fm_arena_init(&input->arena, ARENA_BYTES, reterr);
     if (status) return status;
     status = fm_file_read(&input->arena, path, FM_STORED_FILE_BYTES, &content, reterr);
     if (status) return status;
-    status = fm_npz_parse(&input->arena, content, &npz, reterr);
-    if (!status) status = fm_stored_sample_check(&npz, &input->arena, &input->features, reterr);
-    if (!status) status = take_job(&npz, input, reterr);
+    status = fm_npz_parse(&input->arena, content, ret_npz, reterr);
+    if (!status) status = take_job(ret_npz, input, reterr);
+    if (status) fm_error_in(reterr, path);
+    return status;
+}
+
+fm_status fm_cofold_input_peek(const char *path, fm_cofold_input *ret_input, fm_error *reterr) {
+    fm_npz npz;
+    return read_archive(path, ret_input, &npz, reterr);
+}
+
+fm_status fm_cofold_input_read(const char *path, fm_cofold_input *ret_input, fm_error *reterr) {
+    fm_cofold_input *input = ret_input;
+    fm_npz npz;
+    fm_status status = read_archive(path, input, &npz, reterr);
+    if (status) return status;
+    status = fm_stored_sample_check(&npz, &input->arena, &input->features, reterr);
     if (!status) status = make_layout(&npz, input, reterr);
     if (!status) input->hash = hash_arrays(&npz);
     if (status) fm_error_in(reterr, path);

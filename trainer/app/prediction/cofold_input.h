@@ -34,6 +34,11 @@ void fm_cofold_input_name(const char *path, char out[FM_COFOLD_NAME_BYTES]);
 FM_MUST_USE fm_status fm_cofold_input_read(const char *path, fm_cofold_input *ret_input,
                                            fm_error *reterr);
 
+/* Reads only what the file says of the job: its name, seeds and text. The same errors, but for
+ * those of the sample's arrays. Either way the caller releases the input, also on failure. */
+FM_MUST_USE fm_status fm_cofold_input_peek(const char *path, fm_cofold_input *ret_input,
+                                           fm_error *reterr);
+
 void fm_cofold_input_release(fm_cofold_input *input);
 
 #endif

@@ -41,10 +41,11 @@ void fm_cofold_path(const fm_cofold_target *target, const fm_cofold_input *input
 static void format_key(const fm_cofold_target *t, const fm_cofold_input *input,
                        const fm_cofold_result *r, char out[FM_SHA256_HEX]) {
     static const char title[] = "foldmill structure of a complex 1\n";
-    char settings[256];
-    const int n =
-        snprintf(settings, sizeof settings, "%d %d %lld %s %s %s %s %u %u", t->n_cycle, t->n_step,
-                 (long long)t->n_row, t->set, t->device, t->dtype, t->software, r->seed, r->sample);
+    char settings[256], ranks[32] = "";
+    if (t->dap > 1) snprintf(ranks, sizeof ranks, " dap %d", t->dap);
+    const int n = snprintf(settings, sizeof settings, "%d %d %lld %s %s %s %s %u %u%s", t->n_cycle,
+                           t->n_step, (long long)t->n_row, t->set, t->device, t->dtype, t->software,
+                           r->seed, r->sample, ranks);
     fm_sha256_state *state = fm_sha256_create();
     fm_sha256_update(state, title, sizeof title);
     fm_sha256_update(state, settings, (size_t)n + 1);
@@ -96,6 +97,7 @@ static fm_status put_record(FILE *out, const fm_cofold_target *target, const fm_
     fm_json_put_i64(&json, "cycles", target->n_cycle);
     fm_json_put_i64(&json, "steps", target->n_step);
     fm_json_put_i64(&json, "msa_rows", target->n_row);
+    fm_json_put_i64(&json, "dap", target->dap);
     fm_json_put_exact(&json, "ptm", r->ptm);
     fm_json_put_exact(&json, "iptm", r->iptm);
     fm_json_put_exact(&json, "mean_plddt", r->mean_plddt);

@@ -33,6 +33,7 @@ typedef struct fm_cofold_target {
     const char *set, *device, *dtype;
     int32_t n_cycle, n_step;
     int64_t n_row; /* most rows of the MSA that a cycle reads */
+    int32_t dap;   /* ranks that share each complex, by which results differ in rounding */
 } fm_cofold_target;
 
 /* The endings of a structure's files, [*ret_n]: those of files.h with names, else one archive. */

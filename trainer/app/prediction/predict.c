@@ -11,6 +11,8 @@
 #include "trainer/app/common/stop.h"
 #include "trainer/app/device/choose_device.h"
 #include "trainer/app/prediction/cofold_command.h"
+#include "trainer/app/prediction/cofold_ranks.h"
+#include "trainer/app/prediction/predict_group.h"
 #include "trainer/app/prediction/predict_inputs.h"
 #include "trainer/app/prediction/predict_options.h"
 #include "trainer/app/prediction/predict_pages.h"
@@ -18,6 +20,7 @@
 #include "trainer/app/prediction/predict_ranks.h"
 #include "trainer/app/prediction/predict_run.h"
 #include "trainer/app/prediction/predict_tables.h"
+#include "trainer/app/samples/private_server.h"
 #include "trainer/app/settings/network.h"
 #include "trainer/backend/cpu_threads.h"
 
@@ -324,34 +327,47 @@ static fm_status check_and_run(fm_predict_settings *set, fm_results *results, ui
     return status;
 }
 
-/* Predicts as one of the ranks that another process of this command has started. */
-static fm_status predict_as_rank(fm_predict_settings *set, predict_models *models,
-                                 const char *server, fm_error *reterr) {
-    const fm_predict_inputs_options options = inputs_options(set, server);
+/* Predicts the chains of the server that the command has started. */
+static fm_status run_chains_as_rank(const fm_predict_settings *set, const predict_models *models,
+                                    fm_predict_group *group, fm_error *reterr) {
+    const fm_predict_inputs_options options = inputs_options(set, getenv(fm_private_server_name));
     fm_predict_inputs *inputs = NULL;
-    fm_predict_rank *rank = NULL;
     progress p = {.set = set};
-    fm_status status = fm_predict_rank_open(&set->ranks, set->device, set->dtype, &rank, reterr);
-    if (status) return status;
-    status = fm_predict_inputs_open(&options, &inputs, reterr);
-    if (!status) status = look_at_models(set, models, reterr);
+    fm_status status = fm_predict_inputs_open(&options, &inputs, reterr);
     if (status) {
-        fm_predict_rank_fail(rank, reterr);
+        fm_predict_group_fail(group, reterr);
     } else {
         fm_predict_run_options run = run_options(set, models, inputs);
         run.on_model = show_model;
         run.context = &p;
-        status = fm_predict_rank_run(rank, &run, reterr);
+        status = fm_predict_rank_run(group, &run, reterr);
     }
-    fm_predict_rank_close(rank);
     fm_predict_inputs_close(inputs);
     return status;
 }
 
-static int run_rank(fm_predict_settings *set, const char *server) {
+/* Predicts as one of the ranks that another process of this command has started. */
+static fm_status predict_as_rank(const fm_predict_settings *set, predict_models *models,
+                                 fm_error *reterr) {
+    fm_predict_group *group = NULL;
+    fm_status status = fm_predict_group_open(&set->ranks, set->device, set->dtype, &group, reterr);
+    if (status) return status;
+    status = look_at_models(set, models, reterr);
+    if (status) {
+        fm_predict_group_fail(group, reterr);
+    } else if (models->looked[0].config.network == FM_NETWORK_AF3) {
+        status = fm_cofold_rank_run(group, set, &models->options[0], &models->looked[0], reterr);
+    } else {
+        status = run_chains_as_rank(set, models, group, reterr);
+    }
+    fm_predict_group_close(group);
+    return status;
+}
+
+static int run_rank(fm_predict_settings *set) {
     fm_error error;
     predict_models *models = calloc(1, sizeof *models);
-    fm_status status = models ? predict_as_rank(set, models, server, &error) : FM_ERR_NOMEM;
+    fm_status status = models ? predict_as_rank(set, models, &error) : FM_ERR_NOMEM;
     free(models);
     if (status == FM_ERR_USAGE) return FM_EXIT_USAGE;
     return status ? FM_EXIT_FAILED : FM_EXIT_OK;
@@ -414,14 +430,14 @@ static int run_command(fm_predict_settings *set, const char *farewell, int argc,
     set->ranks =
         (fm_predict_ranks_options){.program = set->command->program, .argc = argc, .argv = line};
     fm_status status = fm_predict_settings_parse(set, argc, argv, &error);
-    const char *server = fm_predict_rank_server();
+    const bool is_rank = fm_predict_group_is_rank();
     int code = FM_EXIT_OK;
     if (status) {
         code = status == FM_ERR_CANCELLED ? FM_EXIT_OK
                                           : fm_program_report(set->command->program, &error);
     } else {
-        fm_cpu_use_threads(count_threads(set, server != NULL));
-        code = server ? run_rank(set, server) : run_alone(set, farewell);
+        fm_cpu_use_threads(count_threads(set, is_rank));
+        code = is_rank ? run_rank(set) : run_alone(set, farewell);
     }
     free(line);
     return code;

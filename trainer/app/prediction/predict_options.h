@@ -6,7 +6,7 @@
 #include "proto/credentials.h"
 #include "proto/limits.h"
 #include "trainer/app/prediction/predict_outputs.h"
-#include "trainer/app/prediction/predict_ranks.h"
+#include "trainer/app/prediction/predict_group.h"
 
 /* What one of the commands is. */
 typedef struct fm_predict_command_kind {
