@@ -64,7 +64,7 @@ fm_status fm_folder_lock_take(const char *folder, fm_folder_lock *ret_lock, fm_e
     for (int i = 0; i < N_TRY; i++) {
         status = try_folder(folder, path, ret_lock, reterr);
         if (ret_lock->fd >= 0) return FM_OK;
-        if (status && status != FM_ERR_IO) break;
+        if (status && status != FM_ERR_IO && status != FM_ERR_NOT_FOUND) break;
         nanosleep(&pause, NULL);
     }
     if (status) {
