@@ -6,6 +6,7 @@
 #include "proto/address.h"
 #include "proto/base/log.h"
 #include "proto/client.h"
+#include "server/counters.h"
 #include "server/server.h"
 #include "tests/testing/source.h"
 #include "tests/testing/testing.h"
@@ -91,6 +92,20 @@ static inline void await_connections(server_fixture *f, uint64_t n) {
     }
     fail_msg("%llu connections, expected %llu", (unsigned long long)stats.n_connection,
              (unsigned long long)n);
+}
+
+static inline uint64_t counter(const server_fixture *f, fm_counter which) {
+    return fm_counter_read(fm_server_get_counters(f->server), which);
+}
+
+/* Waits until a counter has the value; fails after a minute. */
+static inline void await_counter(const server_fixture *f, fm_counter which, uint64_t value) {
+    for (int i = 0; i < 6000; i++) {
+        if (counter(f, which) == value) return;
+        sleep_ms(10);
+    }
+    fail_msg("%s is %llu, expected %llu", fm_counter_rows[which].name,
+             (unsigned long long)counter(f, which), (unsigned long long)value);
 }
 
 static inline fm_wire_open stream_of(uint64_t n_step) {

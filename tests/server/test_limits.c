@@ -10,20 +10,6 @@
 
 static slab into;
 
-static uint64_t counter(const server_fixture *f, fm_counter which) {
-    return fm_counter_read(fm_server_get_counters(f->server), which);
-}
-
-/* Waits until a counter has the value; fails after ten seconds. */
-static void await_counter(const server_fixture *f, fm_counter which, uint64_t value) {
-    for (int i = 0; i < 1000; i++) {
-        if (counter(f, which) == value) return;
-        sleep_ms(10);
-    }
-    fail_msg("%s is %llu, expected %llu", fm_counter_rows[which].name,
-             (unsigned long long)counter(f, which), (unsigned long long)value);
-}
-
 /* A blocking connection to the TCP address of the server, from 127.0.0.`host`. */
 static int connect_from(const server_fixture *f, uint8_t host) {
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);

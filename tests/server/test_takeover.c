@@ -53,16 +53,6 @@ static void stop(void) {
     fm_test_remove_tree(f.folder);
 }
 
-static void await_counter(fm_counter which, uint64_t value) {
-    const fm_counters *counters = fm_server_get_counters(f.server);
-    for (int i = 0; i < 6000; i++) {
-        if (fm_counter_read(counters, which) == value) return;
-        sleep_ms(10);
-    }
-    fail_msg("%s is %llu, expected %llu", fm_counter_rows[which].name,
-             (unsigned long long)fm_counter_read(counters, which), (unsigned long long)value);
-}
-
 static fm_sha256 hash_that_is_served(void) {
     fm_client *client = connect_to(f.unix_url);
     fm_sha256 hash = fm_client_get_welcome(client)->snapshot;
@@ -92,8 +82,8 @@ static void frames_wait_while_the_server_looks(void **state) {
     assert_int_equal(
         fm_test_shell(folder, "$FOLDMILL build data --cache cache --quiet >/dev/null 2>&1"), 0);
     fm_server_reload(f.server);
-    await_counter(FM_COUNT_SNAPSHOTS_OPENED, 1);
-    await_counter(FM_COUNT_SNAPSHOTS_OLD, 0); /* nobody uses generation 1 any more */
+    await_counter(&f, FM_COUNT_SNAPSHOTS_OPENED, 1);
+    await_counter(&f, FM_COUNT_SNAPSHOTS_OLD, 0); /* nobody uses generation 1 any more */
     fm_sha256 second_hash = hash_that_is_served();
     assert_memory_not_equal(&first_hash, &second_hash, sizeof first_hash);
     int fd = raw_connect(f.unix_url);
@@ -110,9 +100,9 @@ static void frames_wait_while_the_server_looks(void **state) {
     assert_true(hear(fd, FM_WIRE_OPENED, &message));
     assert_true(hear(fd, FM_WIRE_PONG, &message));
     assert_int_equal(message.ping, 17);
-    await_counter(FM_COUNT_SNAPSHOTS_OLD, 1);
+    await_counter(&f, FM_COUNT_SNAPSHOTS_OLD, 1);
     close(fd);
-    await_counter(FM_COUNT_SNAPSHOTS_OLD, 0);
+    await_counter(&f, FM_COUNT_SNAPSHOTS_OLD, 0);
     stop();
 }
 
@@ -141,7 +131,7 @@ static void many_may_ask_in_vain(void **state) {
         close(fds[i]);
     }
     await_connections(&f, 0);
-    await_counter(FM_COUNT_SNAPSHOTS_OLD, 0);
+    await_counter(&f, FM_COUNT_SNAPSHOTS_OLD, 0);
     (void)hash_that_is_served();
     stop();
 }
@@ -169,7 +159,7 @@ static void a_failed_look_is_no_absence(void **state) {
     raw_send(fd, frame, bytes);
     assert_true(hear(fd, FM_WIRE_WELCOME, &message));
     close(fd);
-    await_counter(FM_COUNT_SNAPSHOTS_OLD, 0);
+    await_counter(&f, FM_COUNT_SNAPSHOTS_OLD, 0);
     stop();
 }
 
@@ -199,7 +189,7 @@ static void one_old_snapshot_serves_all_who_ask(void **state) {
         }
         await_connections(&f, 0);
         if (round == 1) continue; /* the next ones come while it lingers */
-        await_counter(FM_COUNT_SNAPSHOTS_OLD, 0);
+        await_counter(&f, FM_COUNT_SNAPSHOTS_OLD, 0);
     }
     stop();
 }

@@ -43,10 +43,6 @@ static void prepare_tls(server_fixture *f, const fm_test_pair *ca) {
     f->options.is_open_to_all = !ca;
 }
 
-static uint64_t counted(const server_fixture *f, fm_counter which) {
-    return fm_counter_read(fm_server_get_counters(f->server), which);
-}
-
 static fm_status try_connect(const char *url, const fm_credentials *credentials,
                              fm_client **ret_client, fm_error *reterr) {
     fm_client_options options = {
@@ -162,7 +158,7 @@ static void strangers_are_refused(void **state) {
     fm_credentials none = {0};
     expect_failure(plain, &none, FM_ERR_CLOSED, "if it speaks TLS, use a tls:// address");
     await_connections(&f, 0);
-    assert_int_equal(counted(&f, FM_COUNT_HANDSHAKES_REFUSED), 5);
+    assert_int_equal(counter(&f, FM_COUNT_HANDSHAKES_REFUSED), 5);
     fm_client *client = connect_with(f.tcp_url, &good);
     receive_all_of(&f, client, 2);
     fm_client_close(client);
@@ -201,7 +197,7 @@ static void tokens_open_what_they_name(void **state) {
     expect_failure(f.tcp_url, &credentials, FM_ERR_DENIED, "does not know this access token");
     assert_int_equal(setenv("FOLDMILL_TOKEN", "elsewhere-elsewhere", 1), 0);
     expect_failure(f.tcp_url, &credentials, FM_ERR_DENIED, "is not for a snapshot of this server");
-    assert_int_equal(counted(&f, FM_COUNT_TOKENS_REFUSED), 3);
+    assert_int_equal(counter(&f, FM_COUNT_TOKENS_REFUSED), 3);
     assert_int_equal(setenv("FOLDMILL_TOKEN", "narrow-narrow-narrow", 1), 0);
     fm_client *client = connect_with(f.tcp_url, &credentials);
     fm_wire_open params = stream_of(1);
@@ -248,8 +244,8 @@ static void guesses_get_nobody_in(void **state) {
         n_denied += status == FM_ERR_DENIED;
     }
     assert_true(n_denied >= 10 && n_denied < N);
-    assert_true(counted(&f, FM_COUNT_TOKENS_REFUSED) >= n_denied);
-    assert_true(counted(&f, FM_COUNT_REFUSED_FLOOD) > 0);
+    assert_true(counter(&f, FM_COUNT_TOKENS_REFUSED) >= n_denied);
+    assert_true(counter(&f, FM_COUNT_REFUSED_FLOOD) > 0);
     fm_credentials credentials = fm_test_client(&made.ca, NULL);
     assert_int_equal(setenv("FOLDMILL_TOKEN", lab_token, 1), 0);
     fm_client *client = connect_with(f.tcp_url, &credentials);
@@ -442,7 +438,7 @@ static void a_group_may_connect(void **state) {
     fm_client *client = connect_to(f.unix_url);
     receive_all_of(&f, client, 1);
     fm_client_close(client);
-    assert_int_equal(counted(&f, FM_COUNT_USERS_REFUSED), 0);
+    assert_int_equal(counter(&f, FM_COUNT_USERS_REFUSED), 0);
     server_finish(&f);
 }
 
@@ -469,7 +465,7 @@ static void other_users_are_refused(void **state) {
     int verdict = -1;
     assert_true(waitpid(child, &verdict, 0) == child);
     assert_int_equal(verdict, 0);
-    assert_int_equal(counted(&f, FM_COUNT_USERS_REFUSED), 1);
+    assert_int_equal(counter(&f, FM_COUNT_USERS_REFUSED), 1);
     server_finish(&f);
 }
 
@@ -587,7 +583,7 @@ static void handshakes_are_left(void **state) {
     }
     await_connections(&f, 0);
     assert_int_equal(open_descriptors(), before);
-    assert_int_equal(counted(&f, FM_COUNT_HANDSHAKES_REFUSED), N);
+    assert_int_equal(counter(&f, FM_COUNT_HANDSHAKES_REFUSED), N);
     server_finish(&f);
 }
 
@@ -608,7 +604,7 @@ static void silent_peers_lose_their_turn(void **state) {
     fm_credentials credentials = fm_test_client(&made.ca, NULL);
     fm_client *client = connect_with(f.tcp_url, &credentials);
     receive_all_of(&f, client, 1);
-    assert_int_equal(counted(&f, FM_COUNT_HANDSHAKES_REFUSED), N);
+    await_counter(&f, FM_COUNT_HANDSHAKES_REFUSED, N);
     fm_client_close(client);
     for (size_t i = 0; i < N; i++)
         close(fds[i]);
