@@ -532,16 +532,9 @@ static fm_status do_parts(fm_build_work *work, fm_error *reterr) {
     return status;
 }
 
-enum { NAME_BYTES = FM_SOURCE_DATASET_BYTES + FM_LIMIT_NAME_BYTES + 2 };
-
-static void name_complex(const fm_build_work *work, char out[NAME_BYTES]) {
-    const fm_source_dataset *dataset = &work->state->source->dataset[work->source->dataset];
-    snprintf(out, NAME_BYTES, "%s%s", dataset->prefix, work->source->key);
-}
-
 static void add_result(fm_build_work *work, const fm_build_result *result, const fm_error *error) {
-    char name[NAME_BYTES];
-    name_complex(work, name);
+    char name[FM_SOURCE_COMPLEX_BYTES];
+    fm_source_name_complex(work->state->source, work->source, name);
     fm_build_add_result(work->state, name, result, error);
 }
 
@@ -552,11 +545,11 @@ void fm_build_refuse_complex(fm_build_work *work, const fm_error *error) {
 
 /* What the merge of a shared build takes from the note and from the worker's lists of clusters. */
 static fm_status summarize(fm_build_work *work, fm_error *reterr) {
-    char name[NAME_BYTES];
+    char name[FM_SOURCE_COMPLEX_BYTES];
     fm_build_complex_note note;
     fm_arena *arena = &work->chain_arena;
     if (!work->task.item) return FM_OK;
-    name_complex(work, name);
+    fm_source_name_complex(work->state->source, work->source, name);
     fm_status status = fm_build_read_complex_note(work->complex->note, work->state->source, name,
                                                   arena, &note, reterr);
     return status ? status

@@ -1,8 +1,8 @@
 /* space.c: see space.h. */
 #include "cache/build/space.h"
 
-#include "cache/store/generation.h"
 #include "cache/store/shard.h"
+#include "featurizer/complex/complex.h"
 #include "featurizer/msa.h"
 #include "proto/base/compress.h"
 #include "proto/base/directory.h"
@@ -84,98 +84,133 @@ static uint64_t size_of(const char *path) {
     return fm_path_size(path, &kind, &bytes, NULL) ? 0 : bytes;
 }
 
-static void add_file(sizes *sum, const fm_source_file *file) {
+/* What the files of a chain are for. */
+typedef enum use { OF_CHAIN, OF_COMPLEX_ALONE } use;
+
+static void add_file(sizes *sum, const fm_source_file *file, use of) {
     uint64_t bytes = file->bytes;
-    bool counts = fm_source_is_search(file->name) || fm_msa_format_of_name(file->name);
+    bool counts = of == OF_COMPLEX_ALONE
+                      ? fm_entity_rows_of_name(file->name) == FM_ENTITY_ROWS_PAIRED
+                      : fm_source_is_search(file->name) || fm_msa_format_of_name(file->name);
     if (!counts) return;
     if (bytes == UINT64_MAX) bytes = size_of(file->path);
     add_size(sum, file->path, bytes, &ALIGNMENT);
 }
 
-/* Adds a chain's share of its structure: each of the structure's chains makes a part of it. */
-static void add_structure(sizes *sum, const fm_source_structure *structure) {
+/* Adds one of n equal shares of a structure's file. */
+static void add_structure(sizes *sum, const fm_source_structure *structure, uint32_t n) {
     uint64_t bytes = 0, packed;
     if (structure->archive) {
         fm_archive_sizes(structure->archive, structure->entry, &packed, &bytes);
     } else {
         bytes = size_of(structure->path);
     }
-    if (structure->n_chain) bytes /= structure->n_chain;
-    add_size(sum, structure->path, bytes, &STRUCTURE);
+    add_size(sum, structure->path, n ? bytes / n : bytes, &STRUCTURE);
 }
 
 /* A chain whose folder cannot be listed will be refused, and needs nothing. */
-static void add_chain(sizes *sum, const fm_source_chain *chain, fm_arena *arena) {
+static void add_files(sizes *sum, const fm_source_chain *chain, use of, fm_arena *arena) {
     size_t mark = fm_arena_mark(arena);
     const fm_source_file *file;
     uint32_t n;
-    sum->need += CHAIN_BYTES;
     if (!chain->refusal && !fm_source_files(chain, arena, &n, &file, NULL)) {
         for (uint32_t i = 0; i < n; i++)
-            add_file(sum, &file[i]);
+            add_file(sum, &file[i], of);
     }
     fm_arena_rewind(arena, mark);
 }
 
 /* -- the estimate */
 
-/* A walk over all chains to build, some of which are measured. */
+/* A walk over all chains and complexes to build, some of which are measured. */
 typedef struct walk {
     const fm_source *source;
     const fm_generation *known;
-    bool single_sequence;
+    const fm_space_options *options;
     fm_arena *arena;
-    uint32_t every; /* measure every n-th new chain; 0 = only count */
-    uint32_t n_chain, n_new, n_measured;
-    sizes sum;
+    uint32_t every; /* measure every n-th new item; 0 = only count */
+    uint32_t n_chain, n_new_chain, n_complex, n_new_complex, n_measured;
+    sizes sum[2]; /* of structures whose complex is not new, and of those whose is */
 } walk;
 
-/* Counts a new chain; true when it is one to measure. */
-static bool count_new(walk *here) {
-    bool is_sample = here->every && here->n_new % here->every == 0;
-    here->n_new++;
+/* Counts a new chain or complex; true when it is one to measure. */
+static bool count_new(walk *here, uint32_t *n) {
+    bool is_sample = here->every && (here->n_new_chain + here->n_new_complex) % here->every == 0;
+    (*n)++;
     here->n_measured += is_sample;
     return is_sample;
 }
 
+bool fm_space_is_new_complex(const fm_source *source, const fm_generation *known,
+                             const fm_source_structure *structure) {
+    char name[FM_SOURCE_COMPLEX_BYTES];
+    uint32_t at;
+    if (!fm_source_has_complex(source, structure)) return false;
+    fm_source_name_complex(source, structure, name);
+    return !fm_generation_find_chain(known, name, &at);
+}
+
+/* A complex takes what its chains do not: the whole structure, and the rows to pair. */
+static void add_complex(walk *here, const fm_source_structure *structure) {
+    sizes *sum = &here->sum[true];
+    sum->need += CHAIN_BYTES;
+    add_structure(sum, structure, 1);
+    for (uint32_t i = 0; i < structure->n_chain; i++)
+        add_files(sum, &structure->chain[i], OF_COMPLEX_ALONE, here->arena);
+}
+
 static void walk_structure(walk *here, const fm_source_structure *structure) {
+    const fm_space_options *options = here->options;
+    bool is_new =
+        options->complexes && fm_space_is_new_complex(here->source, here->known, structure);
+    sizes *sum = &here->sum[is_new];
+    here->n_complex += options->complexes && fm_source_has_complex(here->source, structure);
+    if (is_new && count_new(here, &here->n_new_complex)) add_complex(here, structure);
     for (uint32_t i = 0; i < structure->n_chain; i++) {
         const fm_source_chain *chain = &structure->chain[i];
         uint32_t known;
         here->n_chain++;
-        if (fm_generation_find_chain(here->known, chain->name, &known) || !count_new(here)) {
+        if (fm_generation_find_chain(here->known, chain->name, &known) ||
+            !count_new(here, &here->n_new_chain)) {
             continue;
         }
-        add_chain(&here->sum, chain, here->arena);
-        add_structure(&here->sum, structure);
+        sum->need += CHAIN_BYTES;
+        add_files(sum, chain, OF_CHAIN, here->arena);
+        add_structure(sum, structure, structure->n_chain);
     }
-    if (structure->n_chain || !here->single_sequence) return;
+    if (structure->n_chain || !options->single_sequence) return;
     here->n_chain++;
-    if (!count_new(here)) return;
-    here->sum.need += CHAIN_BYTES;
-    add_structure(&here->sum, structure);
+    if (!count_new(here, &here->n_new_chain)) return;
+    sum->need += CHAIN_BYTES;
+    add_structure(sum, structure, 1);
 }
 
-static walk walk_all(const fm_source *source, const fm_generation *known, bool single_sequence,
-                     uint32_t every, fm_arena *arena) {
-    walk here = {.source = source,
-                 .known = known,
-                 .single_sequence = single_sequence,
-                 .arena = arena,
-                 .every = every};
+static walk walk_all(const fm_source *source, const fm_generation *known,
+                     const fm_space_options *options, uint32_t every, fm_arena *arena) {
+    walk here = {
+        .source = source, .known = known, .options = options, .arena = arena, .every = every};
     for (uint32_t i = 0; i < source->n_structure; i++)
         walk_structure(&here, &source->structure[i]);
     return here;
+}
+
+uint64_t fm_space_input_of(const fm_source *source, const fm_generation *known,
+                           const fm_space_options *options, const fm_source_structure *structure,
+                           fm_arena *arena) {
+    walk here = {.source = source, .known = known, .options = options, .arena = arena, .every = 1};
+    walk_structure(&here, structure);
+    return here.sum[false].input + here.sum[true].input;
 }
 
 static uint64_t scale(uint64_t bytes, uint32_t n, uint32_t n_measured) {
     return n_measured ? (uint64_t)((double)bytes * n / n_measured) : 0;
 }
 
-fm_status fm_space_estimate(const fm_source *source, const char *cache, bool single_sequence,
+fm_status fm_space_estimate(const fm_source *source, const fm_space_options *options,
                             fm_arena *arena, fm_space *ret_space, fm_error *reterr) {
     fm_space space = {0};
     fm_generation known = {0};
+    const char *cache = options->cache;
     space.free_bytes = UINT64_MAX;
     fm_status status = cache ? look_at_disk(cache, &space.free_bytes, reterr) : FM_OK;
     if (status) return status;
@@ -184,16 +219,35 @@ fm_status fm_space_estimate(const fm_source *source, const char *cache, bool sin
     if (cache && fm_generation_read(cache, FM_GENERATION_SERVE, arena, &known, NULL)) {
         known = (fm_generation){0};
     }
-    walk counted = walk_all(source, &known, single_sequence, 0, arena);
-    uint32_t every = counted.n_new / N_SAMPLE;
-    walk measured = walk_all(source, &known, single_sequence, every ? every : 1, arena);
+    walk counted = walk_all(source, &known, options, 0, arena);
+    uint32_t n_new = counted.n_new_chain + counted.n_new_complex, every = n_new / N_SAMPLE;
+    walk measured = walk_all(source, &known, options, every ? every : 1, arena);
+    const sizes *other = &measured.sum[false], *of_complex = &measured.sum[true];
     space.n_chain = counted.n_chain;
-    space.n_new = counted.n_new;
-    space.input_bytes = scale(measured.sum.input, measured.n_new, measured.n_measured);
-    space.need_bytes = scale(measured.sum.need, measured.n_new, measured.n_measured);
+    space.n_new = counted.n_new_chain;
+    space.n_complex = counted.n_complex;
+    space.n_new_complex = counted.n_new_complex;
+    space.complex_input_bytes = scale(of_complex->input, n_new, measured.n_measured);
+    space.complex_need_bytes = scale(of_complex->need, n_new, measured.n_measured);
+    space.input_bytes = space.complex_input_bytes + scale(other->input, n_new, measured.n_measured);
+    space.need_bytes = space.complex_need_bytes + scale(other->need, n_new, measured.n_measured);
     fm_arena_rewind(arena, mark);
     *ret_space = space;
     return FM_OK;
+}
+
+/* "12 chains", "3 chains and 2 complexes". */
+static void name_new(const fm_space *space, char *out, size_t size) {
+    int n = 0;
+    out[0] = '\0';
+    if (space->n_new || !space->n_new_complex) {
+        n = snprintf(out, size, "%u chain%s%s", space->n_new, fm_plural(space->n_new),
+                     space->n_new_complex ? " and " : "");
+    }
+    if (space->n_new_complex) {
+        snprintf(out + n, size - (size_t)n, "%u complex%s", space->n_new_complex,
+                 space->n_new_complex == 1 ? "" : "es");
+    }
 }
 
 fm_status fm_space_check(const fm_space *space, const char *cache, fm_error *reterr) {
@@ -201,11 +255,12 @@ fm_status fm_space_check(const fm_space *space, const char *cache, fm_error *ret
     bool small = space->need_bytes < 1000000000;
     double unit = small ? 1e6 : 1e9;
     const char *name = small ? "MB" : "GB";
-    fm_status status =
-        fm_fail(reterr, FM_ERR_LIMIT,
-                "building %u chain%s needs about %.1f %s here, and %.1f %s are free; make room, or "
-                "give --no-space-check to try",
-                space->n_new, fm_plural(space->n_new), (double)space->need_bytes / unit, name,
-                (double)space->free_bytes / unit, name);
+    char what[64];
+    name_new(space, what, sizeof what);
+    fm_status status = fm_fail(
+        reterr, FM_ERR_LIMIT,
+        "building %s needs about %.1f %s here, and %.1f %s are free; make room, or "
+        "give --no-space-check to try",
+        what, (double)space->need_bytes / unit, name, (double)space->free_bytes / unit, name);
     return reterr ? fm_error_in(reterr, cache) : status;
 }

@@ -32,6 +32,7 @@
 #include "proto/base/arena.h"
 #include "proto/base/bytes.h"
 #include "proto/base/status.h"
+#include "proto/limits.h"
 #include "proto/record.h"
 
 typedef struct fm_source_chain {
@@ -206,6 +207,12 @@ const fm_source_structure *fm_source_find_template(const fm_source *source, cons
 
 /* True when a structure has a complex: an experimental one in an mmCIF file. */
 bool fm_source_has_complex(const fm_source *source, const fm_source_structure *structure);
+
+enum { FM_SOURCE_COMPLEX_BYTES = FM_SOURCE_DATASET_BYTES + FM_LIMIT_NAME_BYTES + 2 };
+
+/* Writes the name of a structure's complex: its key behind the prefix of its dataset. */
+void fm_source_name_complex(const fm_source *source, const fm_source_structure *structure,
+                            char out[FM_SOURCE_COMPLEX_BYTES]);
 
 /* True when the dataset of a chain's name has the structure that the name begins with. */
 bool fm_source_has_structure(const fm_source *source, const char *chain);

@@ -476,6 +476,12 @@ bool fm_source_has_complex(const fm_source *source, const fm_source_structure *s
            !source->dataset[structure->dataset].is_predicted;
 }
 
+void fm_source_name_complex(const fm_source *source, const fm_source_structure *structure,
+                            char out[FM_SOURCE_COMPLEX_BYTES]) {
+    snprintf(out, FM_SOURCE_COMPLEX_BYTES, "%s%s", source->dataset[structure->dataset].prefix,
+             structure->key);
+}
+
 bool fm_source_has_structure(const fm_source *source, const char *chain) {
     const char *bare = fm_name_in_dataset(chain), *split = strrchr(bare, '_');
     size_t prefix = (size_t)(bare - chain), length = split ? (size_t)(split - bare) : 0;

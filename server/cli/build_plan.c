@@ -8,9 +8,9 @@
 #include "proto/base/json_text.h"
 
 typedef struct dry_run {
-    fm_json_writer *json;              /* NULL: lines for people */
-    bool single_sequence, takes_empty; /* as fm_build_dry_run has them */
-    uint32_t n_single;                 /* structures whose chains become single sequences */
+    const fm_build_plan *plan;
+    fm_json_writer *json; /* NULL: lines for people */
+    uint32_t n_single;    /* structures whose chains become single sequences */
     uint32_t n_chain, n_refused, n_empty, n_without_hits;
     uint32_t n_complex; /* 0: none are built */
     uint64_t n_file, bytes;
@@ -117,7 +117,7 @@ static void show_chain(dry_run *run, const fm_source_structure *structure,
         char text[FM_ERROR_TEXT_BYTES];
         fm_error_format(&error, text, sizeof text);
         show_refused(run, text);
-    } else if (!run->takes_empty && !has_alignment(file, n)) {
+    } else if (!run->plan->takes_empty && !has_alignment(file, n)) {
         show_refused(run, "found no alignment (.a3m or .sto); --single-sequence builds the chain "
                           "without");
     } else {
@@ -139,10 +139,12 @@ static void show_chains(dry_run *run, const fm_source *source, fm_arena *arena) 
     }
 }
 
-/* Whether the build takes a structure without alignments. It finds the chains when it reads it. */
-static bool is_single(dry_run *run, const fm_source_refusal *refusal) {
-    bool is = run->single_sequence && refusal->reason == FM_SOURCE_NO_ALIGNMENTS;
-    run->n_single += is;
+/* Whether the build takes a structure without alignments: for its complex, or for single sequences.
+ * It finds the chains of the latter when it reads it. */
+static bool is_taken(dry_run *run, const fm_source_refusal *refusal) {
+    bool is = (run->plan->single_sequence || run->plan->complexes) &&
+              refusal->reason == FM_SOURCE_NO_ALIGNMENTS;
+    run->n_single += is && run->plan->single_sequence;
     return is;
 }
 
@@ -156,13 +158,39 @@ static const char *format_bytes(uint64_t bytes, char out[32]) {
 
 void fm_build_print_room(FILE *out, const fm_space *space, const char *cache) {
     char need[32], input[32], free_space[32];
-    fprintf(out, "space about %s for %u of %u chain%s, from about %s of files",
-            format_bytes(space->need_bytes, need), space->n_new, space->n_chain,
-            fm_plural(space->n_chain), format_bytes(space->input_bytes, input));
+    fprintf(out, "space about %s for %u of %u chain%s", format_bytes(space->need_bytes, need),
+            space->n_new, space->n_chain, fm_plural(space->n_chain));
+    if (space->n_complex) {
+        fprintf(out, " and %u of %u complex%s", space->n_new_complex, space->n_complex,
+                space->n_complex == 1 ? "" : "es");
+    }
+    fprintf(out, ", from about %s of files", format_bytes(space->input_bytes, input));
     if (cache) {
         fprintf(out, "; %s are free in %s", format_bytes(space->free_bytes, free_space), cache);
     }
     fprintf(out, "\n");
+}
+
+/* Says what a sample of the complexes took, or why there is none. */
+static void print_sample(const fm_build_plan *plan) {
+    const fm_build_sample *sample = plan->sample;
+    if (plan->not_sampled) printf("sample none: %s\n", plan->not_sampled);
+    if (!sample || !sample->n_structure) return;
+    printf("sample %u structure%s with %u complex%s of %llu tokens, %u refused",
+           sample->n_structure, fm_plural(sample->n_structure), sample->n_complex,
+           sample->n_complex == 1 ? "" : "es", (unsigned long long)sample->n_token,
+           sample->n_refused);
+    if (sample->n_token) {
+        printf(": %.1f bytes and %.1f us a token", (double)sample->stored_bytes / sample->n_token,
+               sample->seconds * 1e6 / (double)sample->n_token);
+    }
+    printf("\n");
+    double seconds = plan->space ? fm_build_sample_seconds(sample, plan->space, plan->n_job) : 0;
+    if (seconds > 0) {
+        printf("time about %.1f %s with %u worker%s, for structures with complexes\n",
+               seconds < 120 ? seconds : seconds / 60, seconds < 120 ? "s" : "min", plan->n_job,
+               fm_plural(plan->n_job));
+    }
 }
 
 void fm_build_print_lists(FILE *out, const fm_source_dataset *dataset) {
@@ -198,19 +226,21 @@ static void print_datasets(const fm_source *source) {
     }
 }
 
-static void print_plan(dry_run *run, const fm_source *source, const fm_space *space,
-                       const char *cache, fm_arena *arena) {
+static void print_plan(dry_run *run, const fm_source *source, fm_arena *arena) {
+    const fm_build_plan *plan = run->plan;
+    uint32_t n_refusal = 0;
     print_datasets(source);
     show_chains(run, source, arena);
     for (uint32_t i = 0; i < source->n_refusal; i++) {
         const fm_source_refusal *refusal = &source->refusal[i];
-        if (is_single(run, refusal)) {
-            printf("structure %s\teach protein chain, a single sequence\n", refusal->name);
-        } else {
+        bool taken = is_taken(run, refusal);
+        n_refusal += !taken;
+        if (!taken) {
             printf("refused %s\t%s\n", refusal->name, fm_source_reason_text(refusal->reason));
+        } else if (plan->single_sequence) {
+            printf("structure %s\teach protein chain, a single sequence\n", refusal->name);
         }
     }
-    const uint32_t n_refusal = source->n_refusal - run->n_single;
     printf("total %u chain%s, %u of them with the alignments of another; %llu file%s, %.1f MB\n",
            run->n_chain, fm_plural(run->n_chain), source->n_duplicate,
            (unsigned long long)run->n_file, fm_plural(run->n_file), (double)run->bytes / 1e6);
@@ -222,7 +252,8 @@ static void print_plan(dry_run *run, const fm_source *source, const fm_space *sp
         printf("total %u complex%s, of experimental mmCIF files\n", run->n_complex,
                run->n_complex == 1 ? "" : "es");
     }
-    if (space) fm_build_print_room(stdout, space, cache);
+    print_sample(plan);
+    if (plan->space) fm_build_print_room(stdout, plan->space, plan->cache);
 }
 
 /* -- one object for programs */
@@ -243,9 +274,27 @@ static void json_datasets(fm_json_writer *json, const fm_source *source) {
     fm_json_close(json);
 }
 
-static void json_plan(dry_run *run, const fm_source *source, const fm_space *space,
-                      fm_arena *arena) {
+static void json_sample(fm_json_writer *json, const fm_build_plan *plan) {
+    const fm_build_sample *sample = plan->sample;
+    if (plan->not_sampled) fm_json_put_string(json, "not_sampled", plan->not_sampled);
+    if (!sample) return;
+    fm_json_open_object(json, "sample");
+    fm_json_put_u64(json, "structures", sample->n_structure);
+    fm_json_put_u64(json, "complexes", sample->n_complex);
+    fm_json_put_u64(json, "refused", sample->n_refused);
+    fm_json_put_u64(json, "tokens", sample->n_token);
+    fm_json_put_u64(json, "input_bytes", sample->input_bytes);
+    fm_json_put_u64(json, "stored_bytes", sample->stored_bytes);
+    fm_json_put_f64(json, "seconds", sample->seconds, 3);
+    fm_json_close(json);
+    if (!plan->space) return;
+    fm_json_put_f64(json, "need_seconds", fm_build_sample_seconds(sample, plan->space, plan->n_job),
+                    1);
+}
+
+static void json_plan(dry_run *run, const fm_source *source, fm_arena *arena) {
     fm_json_writer *json = run->json;
+    const fm_space *space = run->plan->space;
     fm_json_begin(json, stdout);
     json_datasets(json, source);
     fm_json_open_array(json, "chains");
@@ -253,7 +302,7 @@ static void json_plan(dry_run *run, const fm_source *source, const fm_space *spa
     fm_json_close(json);
     fm_json_open_array(json, "refused_inputs");
     for (uint32_t i = 0; i < source->n_refusal; i++) {
-        if (is_single(run, &source->refusal[i])) continue;
+        if (is_taken(run, &source->refusal[i])) continue;
         fm_json_open_object(json, NULL);
         fm_json_put_string(json, "name", source->refusal[i].name);
         fm_json_put_string(json, "reason", fm_source_reason_text(source->refusal[i].reason));
@@ -268,6 +317,7 @@ static void json_plan(dry_run *run, const fm_source *source, const fm_space *spa
     fm_json_put_u64(json, "without_template_hits", run->n_without_hits);
     fm_json_put_u64(json, "files", run->n_file);
     fm_json_put_u64(json, "file_bytes", run->bytes);
+    json_sample(json, run->plan);
     if (space) fm_json_put_u64(json, "need_bytes", space->need_bytes);
     if (space && space->free_bytes != UINT64_MAX) {
         fm_json_put_u64(json, "free_bytes", space->free_bytes);
@@ -282,17 +332,15 @@ static uint32_t count_complexes(const fm_source *source) {
     return n;
 }
 
-int fm_build_dry_run(const fm_source *source, const fm_space *space, const char *cache, bool json,
-                     bool single_sequence, bool complexes, bool takes_empty, fm_arena *arena) {
+int fm_build_dry_run(const fm_source *source, const fm_build_plan *plan, fm_arena *arena) {
     fm_json_writer writer;
-    dry_run run = {.json = json ? &writer : NULL,
-                   .single_sequence = single_sequence,
-                   .n_complex = complexes ? count_complexes(source) : 0,
-                   .takes_empty = takes_empty};
-    if (json) {
-        json_plan(&run, source, space, arena);
+    dry_run run = {.plan = plan,
+                   .json = plan->json ? &writer : NULL,
+                   .n_complex = plan->complexes ? count_complexes(source) : 0};
+    if (plan->json) {
+        json_plan(&run, source, arena);
     } else {
-        print_plan(&run, source, space, cache, arena);
+        print_plan(&run, source, arena);
     }
     return run.n_chain + run.n_single + run.n_complex > run.n_refused ? FM_EXIT_OK : FM_EXIT_FAILED;
 }

@@ -87,7 +87,8 @@ static const char what_it_does[] =
     "chains have none is built of its sequence alone, and the report counts it. Rows to pair\n"
     "by species are in uniprot_hits.sto or .a3m. The chemical components come from --components,\n"
     "or from the cache, into which foldmill components FILE --cache DIR puts them. A build\n"
-    "without --complexes leaves the complexes of its datasets out.\n\n";
+    "without --complexes leaves the complexes of its datasets out. With --dry-run, some of the\n"
+    "complexes are made for at most 5 s, and kept nowhere, to estimate space and time.\n\n";
 
 static const char what_it_prints[] =
     "--json prints the report as one object, and --report FILE writes it to a file: outcome\n"
@@ -105,7 +106,8 @@ static const char what_it_prints[] =
     "refused}], refused_inputs [{name, reason}], refused,\n"
     "single_sequence_structures, complexes, duplicates, without_alignments, "
     "without_template_hits,\n"
-    "files, file_bytes, need_bytes, free_bytes.\n\n"
+    "files, file_bytes, sample {structures, complexes, refused, tokens, input_bytes,\n"
+    "stored_bytes, seconds} or not_sampled, need_seconds, need_bytes, free_bytes.\n\n"
     "Exit codes: 0 all chains built, 3 some refused, 1 none built or failed, 2 bad usage;\n"
     "stopped by a signal: 143 SIGTERM, 130 SIGINT, 129 SIGHUP.\n\n"
     "Examples:\n"
@@ -381,6 +383,11 @@ static void print_found(const fm_source *source, uint32_t n_job) {
     fprintf(stderr, "jobs: %u\n", n_job);
 }
 
+static uint32_t count_jobs(const build_arguments *arguments) {
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+    return arguments->jobs ? (uint32_t)arguments->jobs : online > 0 ? (uint32_t)online : 1;
+}
+
 /* The limit of a worker: as given, or its share of the machine's memory within bounds. Says so when
  * all workers together could need more than the machine has. */
 static uint64_t choose_memory(const build_arguments *arguments, uint32_t n_job) {
@@ -397,6 +404,13 @@ static uint64_t choose_memory(const build_arguments *arguments, uint32_t n_job) 
                 n_job, (unsigned long long)(bytes >> 20), (unsigned long long)(machine >> 20));
     }
     return bytes;
+}
+
+static fm_status estimate(const build_arguments *arguments, const fm_source *source,
+                          fm_arena *arena, fm_space *ret_space, fm_error *reterr) {
+    const fm_space_options options = {arguments->cache, arguments->single_sequence,
+                                      arguments->complexes};
+    return fm_space_estimate(source, &options, arena, ret_space, reterr);
 }
 
 static fm_build_others_policy others_of(const build_arguments *arguments) {
@@ -440,13 +454,10 @@ static int build(const build_arguments *arguments, const fm_source *source, fm_a
     if (read_components(arguments, arena, &components, &named, &error)) {
         return fm_program_report("foldmill build", &error);
     }
-    long online = sysconf(_SC_NPROCESSORS_ONLN);
     fm_build_display display = {.quiet = arguments->quiet,
                                 .json = arguments->progress != NULL,
                                 .terminal = fm_progress_has_terminal()};
-    uint32_t n_job = arguments->jobs ? (uint32_t)arguments->jobs
-                     : online > 0    ? (uint32_t)online
-                                     : 1;
+    uint32_t n_job = count_jobs(arguments);
     const fm_build_options options = {
         .cache = arguments->cache,
         .n_job = n_job,
@@ -484,15 +495,58 @@ static int build(const build_arguments *arguments, const fm_source *source, fm_a
     return finish(arguments, &summary, status, &error);
 }
 
+/* Makes some of the complexes to estimate the rest, for at most so many seconds. *ret_why says why
+ * nothing was measured; NULL = it was. */
+static fm_status measure(const build_arguments *arguments, const fm_source *source, fm_arena *arena,
+                         fm_space *space, fm_build_sample *ret_sample, const char **ret_why,
+                         fm_error *reterr) {
+    enum { SECONDS = 5 };
+    const char *path = arguments->components;
+    fm_components components;
+    fm_build_options options = {.cache = arguments->cache,
+                                .n_job = 1,
+                                .single_sequence = arguments->single_sequence,
+                                .complexes = true,
+                                .features = {.compat_openfold = arguments->compat != NULL},
+                                .worker_bytes = arguments->worker_memory << 20};
+    *ret_why = NULL;
+    if (path && !fm_cli_reads_components_fast(path)) {
+        *ret_why = "the components are a long text; foldmill components FILE -o OUT makes a file "
+                   "that is read at once";
+        return FM_OK;
+    }
+    if (!path && !arguments->cache) {
+        *ret_why = "complexes need the chemical components: --components FILE, or a --cache that "
+                   "has them";
+        return FM_OK;
+    }
+    fm_status status = read_components(arguments, arena, &components, &options.components, reterr);
+    if (!status) status = fm_build_measure(source, &options, SECONDS, arena, ret_sample, reterr);
+    if (!status) fm_build_sample_apply(ret_sample, space);
+    return status;
+}
+
 /* Shows what a build would do; fails where the build would refuse to start. */
 static int plan(const build_arguments *arguments, const fm_source *source, fm_arena *arena) {
     fm_space space;
+    fm_build_sample sample = {0};
     fm_error error;
-    fm_status status = fm_space_estimate(source, arguments->cache, arguments->single_sequence,
-                                         arena, &space, &error);
-    int code = fm_build_dry_run(source, status ? NULL : &space, arguments->cache, arguments->json,
-                                arguments->single_sequence, arguments->complexes,
-                                arguments->single_sequence || arguments->compat, arena);
+    const char *why = NULL;
+    fm_status status = estimate(arguments, source, arena, &space, &error);
+    bool has_space = !status;
+    if (!status && space.n_new_complex) {
+        status = measure(arguments, source, arena, &space, &sample, &why, &error);
+    }
+    const fm_build_plan shown = {.space = has_space ? &space : NULL,
+                                 .sample = sample.n_structure ? &sample : NULL,
+                                 .not_sampled = why,
+                                 .cache = arguments->cache,
+                                 .n_job = count_jobs(arguments),
+                                 .json = arguments->json,
+                                 .single_sequence = arguments->single_sequence,
+                                 .complexes = arguments->complexes,
+                                 .takes_empty = arguments->single_sequence || arguments->compat};
+    int code = fm_build_dry_run(source, &shown, arena);
     fflush(stdout);
     if (!status && !arguments->no_space_check) {
         status = fm_space_check(&space, arguments->cache, &error);
@@ -508,14 +562,19 @@ static int plan(const build_arguments *arguments, const fm_source *source, fm_ar
 }
 
 /* Checks before anything is written that the disk has the space, and is of a kind that a cache can
- * be built on. */
+ * be built on. The estimate is high: where it is more than the disk has, complexes are measured. */
 static fm_status check_room(const build_arguments *arguments, const fm_source *source,
                             fm_arena *arena, fm_error *reterr) {
     fm_space space;
-    fm_status status = fm_space_estimate(source, arguments->cache, arguments->single_sequence,
-                                         arena, &space, reterr);
+    fm_build_sample sample;
+    const char *why;
+    fm_status status = estimate(arguments, source, arena, &space, reterr);
     /* The share of this worker in a shared job is not known. */
     if (status || arguments->no_space_check || arguments->share.where) return status;
+    if (space.n_new_complex && space.need_bytes > space.free_bytes) {
+        status = measure(arguments, source, arena, &space, &sample, &why, reterr);
+        if (status) return status;
+    }
     if (!arguments->quiet && !arguments->progress) {
         fm_build_print_room(stderr, &space, arguments->cache);
     }

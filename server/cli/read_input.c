@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { FIRST_BYTES = 1 << 16 };
 
@@ -80,4 +81,17 @@ fm_status fm_cli_read_components(const char *path, fm_arena *arena, fm_component
     if (status) return status;
     status = fm_components_read(input, arena, ret_components, reterr);
     return status ? fm_error_in(reterr, fm_cli_input_name(path)) : FM_OK;
+}
+
+bool fm_cli_reads_components_fast(const char *path) {
+    enum { SMALL_BYTES = 16 << 20, MAGIC_BYTES = 8 };
+    uint8_t magic[MAGIC_BYTES] = {0};
+    uint64_t bytes = 0;
+    int fd;
+    if (fm_cli_is_stdin(path)) return false;
+    if (fm_file_open(path, &fd, &bytes, NULL)) return true;
+    ssize_t n = pread(fd, magic, sizeof magic, 0);
+    close(fd);
+    return bytes <= SMALL_BYTES || n < (ssize_t)sizeof magic ||
+           fm_components_is_packed((fm_bytes){magic, sizeof magic});
 }

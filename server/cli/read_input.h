@@ -24,4 +24,8 @@ FM_MUST_USE fm_status fm_cli_read_input(const char *path, fm_arena *arena, fm_by
 FM_MUST_USE fm_status fm_cli_read_components(const char *path, fm_arena *arena,
                                              fm_components *ret_components, fm_error *reterr);
 
+/* Whether reading the components of a file takes little: it has been written by foldmill
+ * components, or it is small. A file that cannot be looked at counts, because reading it tells. */
+bool fm_cli_reads_components_fast(const char *path);
+
 #endif

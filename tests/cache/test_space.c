@@ -1,9 +1,10 @@
 /* test_space.c: the estimate of a build's room against what builds write; a full disk; disks on
  * which no cache is built. The statfs and statvfs below replace those of the C library. */
-#include "tests/cache/cache_case.h"
+#include "tests/cache/complexes_case.h"
 
-#include "cache/store/shard.h"
+#include "cache/build/build_sample.h"
 #include "cache/build/space.h"
+#include "cache/store/shard.h"
 
 #include <dlfcn.h>
 #include <sys/statvfs.h>
@@ -40,8 +41,10 @@ static fm_space estimate(cache_case *test, const char *data, bool single_sequenc
     assert_int_equal(fm_source_scan(&(fm_source_options){.dataset = data}, 1, &test->arena, &source,
                                     &test->error),
                      FM_OK);
-    assert_int_equal(fm_space_estimate(&source, test->cache, single_sequence, &test->arena, &space,
-                                       &test->error),
+    assert_int_equal(fm_space_estimate(&source,
+                                       &(fm_space_options){.cache = test->cache,
+                                                           .single_sequence = single_sequence},
+                                       &test->arena, &space, &test->error),
                      FM_OK);
     return space;
 }
@@ -158,8 +161,8 @@ static void test_network(void **state) {
                                         &source, &test.error),
                          FM_OK);
         said.magic = cases[i].magic;
-        fm_status status =
-            fm_space_estimate(&source, test.cache, false, &test.arena, &space, &test.error);
+        fm_status status = fm_space_estimate(&source, &(fm_space_options){.cache = test.cache},
+                                             &test.arena, &space, &test.error);
         fm_status built = build_with(&test, test.data, test.cache, (fm_build_options){0}, &report);
         said.magic = 0;
         if (!cases[i].name) {
@@ -176,12 +179,73 @@ static void test_network(void **state) {
     teardown_case(&test);
 }
 
+/* A sample of complexes is measured, and tells better than the sizes of files what they take. */
+static void test_complexes(void **state) {
+    (void)state;
+    complexes_case test;
+    cache_case *base = &test.base;
+    fm_source source;
+    fm_space space;
+    fm_build_sample sample;
+    fm_build_report report;
+    set_up(&test);
+    write_entries(&test, 60);
+    assert_int_equal(fm_source_scan(&(fm_source_options){.dataset = base->data}, 1, &base->arena,
+                                    &source, &base->error),
+                     FM_OK);
+    const fm_space_options options = {.cache = base->cache, .complexes = true};
+    fm_build_options building = {.cache = base->cache, .n_job = 2, .complexes = true};
+    assert_int_equal(fm_space_estimate(&source, &options, &base->arena, &space, &base->error),
+                     FM_OK);
+    assert_int_equal(space.n_complex, 26);
+    assert_int_equal(space.n_new_complex, 26);
+    assert_int_equal(space.n_new, 2); /* a protein's chain, and one of RNA that is of its complex */
+    assert_true(space.complex_input_bytes > 0);
+    /* Neither the options nor the cache have components. */
+    assert_int_equal(fm_build_measure(&source, &building, 60, &base->arena, &sample, &base->error),
+                     FM_ERR_USAGE);
+    assert_non_null(strstr(base->error.message, "complexes need the chemical components"));
+    building.components = &test.components;
+    assert_int_equal(fm_build_measure(&source, &building, 60, &base->arena, &sample, &base->error),
+                     FM_OK);
+    assert_int_equal(run_shell("test ! -e %s", base->cache), 0);
+    assert_int_equal(sample.n_structure, 26);
+    assert_int_equal(sample.n_complex, 26);
+    assert_int_equal(sample.n_refused, 0);
+    assert_int_equal(sample.n_token, 2 * 24 + 24 * 2 * 66); /* two copies of glycines, 5 and 1 */
+    assert_true(sample.seconds > 0);
+    fm_build_sample_apply(&sample, &space);
+    assert_true(fm_build_sample_seconds(&sample, &space, 2) > 0);
+    assert_int_equal(build_with(base, base->data, base->cache, building, &report), FM_OK);
+    assert_int_equal(report.n_complex, 26);
+    uint64_t written = shard_bytes(base);
+    assert_true(space.need_bytes >= written && space.need_bytes < 3 * written);
+    /* All is there; of one that is refused the sample says so. The limit of time leaves one. */
+    assert_int_equal(fm_space_estimate(&source, &options, &base->arena, &space, &base->error),
+                     FM_OK);
+    assert_int_equal(space.n_new_complex, 0);
+    assert_int_equal(space.complex_need_bytes, 0);
+    assert_int_equal(run_shell("cd %s/mmcifs && head -c 3000 1abc.cif > 9cut.cif && "
+                               "cp 9cut.cif 9zzz.cif",
+                               base->data),
+                     0);
+    assert_int_equal(fm_source_scan(&(fm_source_options){.dataset = base->data}, 1, &base->arena,
+                                    &source, &base->error),
+                     FM_OK);
+    building.components = NULL; /* those of the cache */
+    assert_int_equal(fm_build_measure(&source, &building, 0, &base->arena, &sample, &base->error),
+                     FM_OK);
+    assert_int_equal(sample.n_structure, 1);
+    assert_int_equal(sample.n_refused, 1);
+    assert_int_equal(sample.component_bytes, 0);
+    tear_down(&test);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_estimate),
-        cmocka_unit_test(test_sample),
-        cmocka_unit_test(test_no_room),
-        cmocka_unit_test(test_network),
+        cmocka_unit_test(test_estimate),  cmocka_unit_test(test_sample),
+        cmocka_unit_test(test_no_room),   cmocka_unit_test(test_network),
+        cmocka_unit_test(test_complexes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
