@@ -69,22 +69,25 @@ function(fm_library name)
     endforeach()
 endfunction()
 
-# How CUDA sources are compiled: assertions stay on, warnings are errors, no exceptions.
-function(fm_cuda_options target)
-    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20 --extended-lambda -Werror=all-warnings
-        -Xcompiler=-Wall,-Wextra,-Werror,-fno-exceptions>)
-endfunction()
-
 # CUDA programs of tests/: cuda_check is a ctest that skips (exit status 77) where there is no device; kbench times.
 function(fm_cuda_programs)
     cmake_parse_arguments(ARG "" "" "DEPS" ${ARGN})
     foreach(source trainer/cuda/cuda_check kbench/kbench)
         get_filename_component(name ${source} NAME)
         file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${source}*.c ${CMAKE_CURRENT_SOURCE_DIR}/${source}*.cu)
+        list(FILTER sources EXCLUDE REGEX "_wgmma\\.cu$")
         add_executable(${name} ${sources})
         target_link_libraries(${name} PRIVATE fm_flags ${ARG_DEPS})
-        fm_cuda_options(${name})
+        fm_cuda_portable(${name})
     endforeach()
+    if(FM_CUDA_HOPPER)
+        # What warp groups multiply is checked by code of 9.0a alone.
+        add_library(cuda_check_wgmma OBJECT ${CMAKE_CURRENT_SOURCE_DIR}/trainer/cuda/cuda_check_wgmma.cu)
+        target_link_libraries(cuda_check_wgmma PRIVATE fm_flags ${ARG_DEPS})
+        fm_cuda_hopper(cuda_check_wgmma)
+        target_sources(cuda_check PRIVATE $<TARGET_OBJECTS:cuda_check_wgmma>)
+        target_compile_definitions(cuda_check PRIVATE FM_CUDA_HOPPER)
+    endif()
     set_target_properties(cuda_check PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
     set_target_properties(kbench PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bench LINKER_LANGUAGE CUDA)
     target_link_libraries(kbench PRIVATE fm_testing fm_ops)

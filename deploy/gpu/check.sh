@@ -35,36 +35,43 @@ build() {
     cuda_lib=${CUDA_LIB:-$(dirname "$(dirname "$(readlink -f "$nvcc")")")/lib64}
     blas=$(pkg-config --cflags openblas 2>/dev/null)
     c_flags="-std=c11 -D_GNU_SOURCE -O3 -ffp-contract=off -fno-math-errno -fno-trapping-math -I. $blas"
-    cuda_flags="-std=c++20 --extended-lambda -gencode=arch=compute_90a,code=sm_90a -O3 -D_GNU_SOURCE -I."
+    cuda_flags="-std=c++20 --extended-lambda -O3 -D_GNU_SOURCE -I. -DFM_CUDA_HOPPER"
+    portable_flags="-gencode=arch=compute_90,code=sm_90"
+    hopper_flags="-gencode=arch=compute_90a,code=sm_90a"
     helpers="$(echo proto/base/arena.c proto/base/options.c proto/base/status.c proto/base/utf8.c trainer/tensor/*.c \
         trainer/autograd/*.c trainer/ops/*.c tests/testing/watchdog.c tests/kbench/kbench*.c)"
-    # One object for each source: the name says the compiler.
+    cuda_sources="$(echo trainer/backend/cuda/*/*.cu trainer/backend/cuda/hopper/*/*.cu | sed 's|[^ ]*/hopper/none.cu||')"
+    # One object for each source: the name says its folders and the compiler.
     {
         for source in trainer/backend/*.c trainer/backend/cpu/*.c $helpers; do
             case $source in *_avx2.c) avx=-mavx2 ;; *) avx= ;; esac
-            echo "gcc $c_flags $avx -c $source -o $out/$(basename "$source").o"
+            echo "gcc $c_flags $avx -c $source -o $(object_of "$source")"
         done
-        for source in trainer/backend/cuda/*/*.cu tests/trainer/cuda/cuda_check*.cu tests/kbench/kbench*.cu; do
-            echo "$nvcc $cuda_flags -c $source -o $out/$(basename "$source").o"
+        for source in $cuda_sources tests/trainer/cuda/cuda_check*.cu tests/kbench/kbench*.cu; do
+            case $source in */hopper/* | *_wgmma.cu) code=$hopper_flags ;; *) code=$portable_flags ;; esac
+            case $source in */kernel_set.cu) code="$code -DFM_CUDA_BUILT='\"9.0\"'" ;; esac
+            echo "$nvcc $cuda_flags $code -c $source -o $(object_of "$source")"
         done
     } >"$out/commands"
-    xargs -P "$(nproc)" -I{} sh -c '{}' <"$out/commands" >"$out/build.log" 2>&1 || {
+    xargs -d '\n' -P "$(nproc)" -I{} sh -c '{}' <"$out/commands" >"$out/build.log" 2>&1 || {
         cat "$out/build.log" >&2
         exit 2
     }
     parts=
-    for source in trainer/backend/*.c trainer/backend/cpu/*.c trainer/backend/cuda/*/*.cu $helpers; do
-        parts="$parts $out/$(basename "$source").o"
+    for source in trainer/backend/*.c trainer/backend/cpu/*.c $cuda_sources $helpers; do
+        parts="$parts $(object_of "$source")"
     done
     libraries="-lopenblas -lcudart_static -lcublasLt -lpthread -ldl -lrt -lm"
     for program in cuda_check kbench; do
         own=$parts
-        [ "$program" = kbench ] || own=$(echo "$parts" | sed "s|$out/kbench[a-z_]*\.c\.o||g")
+        [ "$program" = kbench ] || own=$(echo "$parts" | sed "s|$out/[a-z_]*kbench[a-z_]*\.c\.o||g")
         # shellcheck disable=SC2086
-        g++ "$out/$program"*.cu.o $own -o "$out/$program" -L"$cuda_lib" -Wl,-rpath,"$cuda_lib" $libraries || exit 2
+        g++ "$out"/tests_*_"$program"*.cu.o $own -o "$out/$program" -L"$cuda_lib" -Wl,-rpath,"$cuda_lib" $libraries || exit 2
     done
     programs=$out
 }
+
+object_of() { echo "$out/$(echo "$1" | tr / _).o"; } # SOURCE
 
 find_program() { # NAME: its path
     for folder in "$programs" "$programs/tests" "$programs/bench"; do

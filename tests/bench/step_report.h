@@ -81,6 +81,7 @@ static inline void describe_graph(const char *name, const fm_pass *pass) {
 static inline void describe_memory(const settings *set, const char *about, int64_t planned_bytes,
                                    const fm_device *device, size_t before) {
     printf("model     preset %s: %s\n", set->preset, about);
+    if (device->is_asynchronous) printf("device    %s\n", device->processor());
     printf("memory    %.2f GiB planned, %.2f GiB taken from the device\n",
            (double)planned_bytes / (1 << 30), (double)(device->used_bytes() - before) / (1 << 30));
 }

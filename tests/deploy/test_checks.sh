@@ -1,6 +1,6 @@
 #!/bin/sh
-# test_checks.sh: the banned, sizes, dialect, algorithms and docs checks on small sources. Valid
-# sources pass, and each of the others fails. Run in the repository's root.
+# test_checks.sh: the checks of deploy/checks/ on small sources and listings. Valid ones pass, and
+# each of the others fails. Run in the repository's root.
 set -u
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
@@ -128,6 +128,52 @@ echo "| 7 Name | \`trainer/ops/\` | 2-3, 4 |" >>"$pages"
 expect_marks mark_not_there 1 'docs/reference/algorithms.md:32: A7:4 is listed, but trainer/ops/ has no such mark'
 sed -i '/^| 30 /d' "$pages"
 expect_marks algorithm_not_listed 1 'algorithm 30 is not listed'
+
+# The rooms of CUDA sources.
+echo '#include "trainer/backend/cuda/hopper/hopper.cuh"' >"$folder/a.c"
+echo '/* wgmma, mbarrier */ asm volatile("mma.sync.aligned;");' >>"$folder/a.c"
+expect portable_source 0 '' rooms
+echo '#include "trainer/backend/cuda/hopper/core/wgmma.cuh"' >"$folder/a.c"
+expect past_the_door 1 'a.c:1: includes trainer/backend/cuda/hopper/core/wgmma.cuh' rooms
+echo 'asm volatile("wgmma.fence.sync.aligned;" ::: "memory");' >"$folder/a.c"
+expect instruction_of_hopper 1 'a.c:1: wgmma needs compute capability 9.0' rooms
+echo '#if __CUDA_ARCH__ >= 900' >"$folder/a.c"
+expect looks_at_architecture 1 'a.c:1: looks at __CUDA_ARCH__' rooms
+
+# The check of machine code, with a program in cuobjdump's place that lists a library of three kernels.
+cat >"$folder/cuobjdump" <<'EOF'
+#!/bin/sh
+member() { echo "member lib.a:$1.cu.o:"; }
+image() { printf 'arch = %s\n Function %s:\n  REG:40 STACK:%s SHARED:0\n' "$1" "$2" "$3"; }
+case $1 in
+-res-usage)
+    member a && image sm_80 plain "$STACK" && image sm_90 plain 0
+    [ -n "${WITHOUT:-}" ] || image sm_80 other 0
+    image sm_90 other 0
+    member b && image sm_90a group 0 ;;
+-sass)
+    member a && printf 'Function : plain\n HMMA.16816.F32 R1\nFunction : other\n'
+    member b && printf 'Function : group\n HGMMA R1\n' ;;
+-ptx)
+    member a && echo '.visible .entry plain('
+    [ -z "${WAITS:-}" ] || echo 'griddepcontrol.wait;' ;;
+esac
+EOF
+chmod +x "$folder/cuobjdump"
+printf 'stack 8 sm_80 plain\ntensor plain|group\nearly plain # launched early\n' >"$folder/rules"
+expect_code() { # NAME STATUS TEXT VARIABLE...
+    name=$1 wanted=$2 text=$3
+    shift 3
+    judge "$name" "$wanted" "$text" env "$@" deploy/checks/kernels "$folder/cuobjdump" lib.a "$folder/rules"
+}
+expect_code code 0 'kernels: 3 in all, 2 of them for sm_80, sm_90; 1 with a stack, 0 against' STACK=8 WAITS=1
+expect_code code_spills 1 'sm_80 plain: 16 bytes on the stack, at most 8' STACK=16 WAITS=1
+expect_code code_does_not_wait 1 'plain: launched early, but does not wait' STACK=8
+expect_code code_is_missing 1 'other: no code for sm_80' STACK=8 WAITS=1 WITHOUT=1
+echo 'tensor other' >>"$folder/rules"
+expect_code code_without_products 1 'sm_80 other: no tensor core instruction' STACK=8 WAITS=1
+echo 'stack 8 nothing' >>"$folder/rules"
+expect_code rule_without_kernel 1 "no kernel matches 'nothing'" STACK=8 WAITS=1
 
 # The docs check, in a repository of one page, one source and one test.
 check=$PWD/deploy/checks/docs

@@ -32,6 +32,7 @@
 extern "C" {
 #include "trainer/backend/cpu_threads.h"
 }
+#include "trainer/backend/cuda/core/kernel_set.cuh"
 
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
@@ -302,7 +303,9 @@ static void run_table(const char *table, bool is_cpu) {
     check_parts();
     if (gpu->act != FM_ELEMENT_BF16) return;
     check_product_paths();
-    check_wgmma();
+#ifdef FM_CUDA_HOPPER
+    if (fm_cuda::uses_hopper()) check_wgmma();
+#endif
 }
 
 static int run_tables(const char *table, bool is_cpu) {
@@ -314,7 +317,7 @@ static int run_tables(const char *table, bool is_cpu) {
     for (const char *name : {"f32", "tf32", "bf16"}) {
         if (is_there && (!table || !strcmp(table, name))) run_table(name, is_cpu);
     }
-    printf("cuda_check: %d ok, %d failed\n", passed, failed);
+    printf("cuda_check: %d ok, %d failed, %s kernels\n", passed, failed, fm_cuda_kernel_set());
     if (failed > 0) return 1;
     if (!is_there) printf("cuda_check: skipped: %s\n", fm_kernels_cuda_refusal());
     return is_there ? 0 : 77;

@@ -1,12 +1,15 @@
 /* cuda_check_paths.cu: which kernels attention, products and transitions take for shapes and
  * addresses. The choice is made on the host and reads no operand. That of attention needs no
- * device; the others ask for its number of multiprocessors. Every path has a case that takes it. */
+ * device; the others ask for its number of multiprocessors. Every path has a case that takes it.
+ * Each case is asked for both sets of kernels, whatever the device has. */
 #include "tests/trainer/cuda/cuda_check.cuh"
 
 #include "trainer/backend/cuda/attention/attention.cuh"
 #include "trainer/backend/cuda/gemm/gemm.cuh"
+#include "trainer/backend/cuda/hopper/hopper.cuh"
 
 #include <math.h>
+#include <stdio.h>
 #include <type_traits>
 
 namespace cuda_check {
@@ -35,7 +38,61 @@ template <int COUNT> struct seen_paths {
     }
 };
 
+/* Makes the device look like another one for as long as it lives. */
+struct pretence {
+    kernel_set set = kernels_in_use();
+    int64_t shared = shared_of_block();
+
+    explicit pretence(kernel_set other, int64_t other_shared = 232448) {
+        pretend_device(other, other_shared);
+    }
+    ~pretence() {
+        pretend_device(set, shared);
+    }
+};
+
+/* Calls f(set, name of the case) for each set that this program has. */
+template <typename F> void with_sets(const char *name, const F &f) {
+    char portable[80];
+    snprintf(portable, sizeof portable, "%s, portable", name);
+    if (hopper_is_built()) {
+        pretence device(KERNELS_HOPPER);
+        expect(name, f(KERNELS_HOPPER));
+    }
+    pretence device(KERNELS_PORTABLE);
+    expect(portable, f(KERNELS_PORTABLE));
+}
+
+/* Whether all paths have a case; those of hopper/ have none in programs without the room. */
+template <typename S> bool are_all_seen(const S &seen) {
+    return !hopper_is_built() || seen.are_all();
+}
+
 seen_paths<ATTENTION_PATHS> seen_attentions;
+
+/* What the portable kernels run in the place of a path. */
+attention_path portable_path(attention_path path) {
+    switch (path) {
+    case ATTENTION_WGMMA:
+    case ATTENTION_WARP:
+    case ATTENTION_WGMMA_LONG:
+    case ATTENTION_ALL:
+    case ATTENTION_SMALL: return ATTENTION_MMA;
+    default: return path;
+    }
+}
+gemm_path portable_path(gemm_path path) {
+    bool is_portable = path == GEMM_HEADS || path == GEMM_SPREAD || path == GEMM_FEW;
+    return is_portable ? path : GEMM_LIBRARY;
+}
+transition_path portable_path(transition_path) {
+    return TRANSITION_COMPOSED;
+}
+
+/* The path of a set, given that of hopper/. */
+template <typename P> P path_in(kernel_set set, P path) {
+    return set == KERNELS_HOPPER ? path : portable_path(path);
+}
 
 /* A call of one group whose operands are at multiples of 16 bytes. The addresses stand for memory
  * that nobody reads. */
@@ -70,9 +127,9 @@ template <typename T, typename F> bool is_guarded(path_shape s, const F &f) {
     return attention_path_of<T>(&call.a, &call.grad) == ATTENTION_PLAIN;
 }
 
-/* The path of both directions, and that no operand of a gated call may be at an odd address. */
-template <typename T>
-void check_path(const char *name, path_shape s, attention_path forward, attention_path backward) {
+/* Whether both directions take these paths, and no operand of a gated call may be at an odd
+ * address. */
+template <typename T> bool has_path(path_shape s, attention_path forward, attention_path backward) {
     path_call call(s);
     seen_attentions.add(forward), seen_attentions.add(backward);
     bool is_ok = attention_path_of<T>(&call.a, NULL) == forward &&
@@ -89,7 +146,35 @@ void check_path(const char *name, path_shape s, attention_path forward, attentio
                 is_guarded<T>(s, [](path_call &c) { move(c.grad.dq.data); }) &&
                 is_guarded<T>(s, [](path_call &c) { move(c.grad.dg.data); });
     }
-    expect(name, is_ok);
+    return is_ok;
+}
+
+/* The paths of hopper/ are given. */
+template <typename T>
+void check_path(const char *name, path_shape s, attention_path forward, attention_path backward) {
+    with_sets(name, [=](kernel_set set) {
+        return has_path<T>(s, path_in(set, forward), path_in(set, backward));
+    });
+}
+
+/* With the shared memory of an RTX card, attention's backward takes fewer warps, and never asks for
+ * more than the device has. */
+void check_pair_blocks(void) {
+    enum { RTX_SHARED = 101376, H100_SHARED = 232448 };
+    const struct {
+        int64_t c, keys;
+        int rtx_warps, h100_warps;
+    } cases[] = {{16, 384, 12, 12}, {32, 256, 8, 8},   {32, 288, 9, 9},  {32, 384, 6, 12},
+                 {32, 600, 7, 10},  {64, 160, 10, 10}, {64, 192, 6, 12}, {64, 4096, 10, 12}};
+    bool is_ok = true;
+    for (const auto &one : cases)
+        for (int64_t shared : {(int64_t)RTX_SHARED, (int64_t)H100_SHARED}) {
+            pretence device(KERNELS_PORTABLE, shared);
+            pair_block block = attention_pair_block(one.c, one.keys);
+            int expected = shared == RTX_SHARED ? one.rtx_warps : one.h100_warps;
+            is_ok = is_ok && block.warps == expected && block.bytes <= shared;
+        }
+    expect("attention path, shared memory of an RTX card", is_ok);
 }
 
 /* -- products and transitions */
@@ -106,13 +191,14 @@ void check_product(const char *name, int64_t m, int64_t n, int64_t k, gemm_path 
     g.a = at, g.b = at, g.c = at;
     change(g);
     g.lda = g.trans_a ? m : k, g.ldb = g.trans_b ? k : n, g.ldc = n;
-    seen_products.add(expected);
-    bool is_ok = gemm_path_of<T>(&g, at) == expected;
-    if (std::is_same_v<T, bf16>) {
-        move(g.b);
-        is_ok = is_ok && gemm_path_of<T>(&g, at) == GEMM_LIBRARY;
-    }
-    expect(name, is_ok);
+    with_sets(name, [=](kernel_set set) {
+        gemm_path path = path_in(set, expected);
+        fm_gemm moved = g;
+        move(moved.b);
+        seen_products.add(path);
+        return gemm_path_of<T>(&g, at) == path &&
+               (!std::is_same_v<T, bf16> || gemm_path_of<T>(&moved, at) == GEMM_LIBRARY);
+    });
 }
 
 void check_products(void) {
@@ -137,7 +223,7 @@ void check_products(void) {
     check_product<bf16>("product path through a ReLU", 32768, 1024, 256, GEMM_LINEAR, relu_grad);
     check_product<bf16>("product path weight 128x512", 128, 512, 65536, GEMM_WEIGHTS,
                         weight_and_sum);
-    expect("every path of a product has a case", seen_products.are_all());
+    expect("every path of a product has a case", are_all_seen(seen_products));
 }
 
 seen_paths<TRANSITION_PATHS> seen_transitions;
@@ -151,13 +237,15 @@ void check_transition(const char *name, int64_t c, int64_t hidden, transition_pa
     a.end.dropout.n0 = a.end.dropout.n1 = 256, a.end.dropout.c = c, a.hidden = hidden;
     fm_transition_grad grad = {};
     grad.dx.data = at, grad.dw1.data = at, grad.dw2.data = at;
-    seen_transitions.add(forward), seen_transitions.add(backward);
-    bool is_ok =
-        transition_path_of<T>(&a, NULL) == forward && transition_path_of<T>(&a, &grad) == backward;
-    a.kept = at;
-    is_ok = is_ok && transition_path_of<T>(&a, NULL) == TRANSITION_COMPOSED &&
-            transition_path_of<T>(&a, &grad) == TRANSITION_COMPOSED;
-    expect(name, is_ok);
+    with_sets(name, [=](kernel_set set) {
+        fm_transition kept = a;
+        kept.kept = at;
+        seen_transitions.add(path_in(set, forward)), seen_transitions.add(path_in(set, backward));
+        return transition_path_of<T>(&a, NULL) == path_in(set, forward) &&
+               transition_path_of<T>(&a, &grad) == path_in(set, backward) &&
+               transition_path_of<T>(&kept, NULL) == TRANSITION_COMPOSED &&
+               transition_path_of<T>(&kept, &grad) == TRANSITION_COMPOSED;
+    });
 }
 
 void check_transition_paths(void) {
@@ -171,7 +259,7 @@ void check_transition_paths(void) {
     check_transition<bf16>("transition path 96", 96, 384, TRANSITION_COMPOSED, TRANSITION_COMPOSED);
     check_transition<float>("transition path f32 128", 128, 512, TRANSITION_COMPOSED,
                             TRANSITION_COMPOSED);
-    expect("every path of a transition has a case", seen_transitions.are_all());
+    expect("every path of a transition has a case", are_all_seen(seen_transitions));
 }
 
 } // namespace
@@ -222,7 +310,8 @@ void check_paths(void) {
                      ATTENTION_FEW_KEYS, ATTENTION_FEW_KEYS);
     check_path<bf16>("attention path c 5", {70, 70, 2, 5, true, true, false}, ATTENTION_PLAIN,
                      ATTENTION_PLAIN);
-    expect("every path of attention has a case", seen_attentions.are_all());
+    check_pair_blocks();
+    expect("every path of attention has a case", are_all_seen(seen_attentions));
 }
 
 } // namespace cuda_check

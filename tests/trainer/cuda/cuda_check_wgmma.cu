@@ -4,7 +4,7 @@
  * one block. */
 #include "tests/trainer/cuda/cuda_check.cuh"
 
-#include "trainer/backend/cuda/core/wgmma.cuh"
+#include "trainer/backend/cuda/hopper/core/wgmma.cuh"
 
 #include <stdio.h>
 

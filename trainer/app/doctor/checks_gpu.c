@@ -147,8 +147,10 @@ void fm_doctor_check_gpus(fm_findings *findings, bool is_wanted) {
     check_links(findings, &cuda, count);
     check_nccl(findings, count);
     const char *why = NULL;
-    if (fm_device_cuda(FM_ELEMENT_F32, &why)) {
-        fm_findings_add(findings, FM_FINDING_OK, "kernels", "", "this program computes on GPU 0");
+    const fm_kernels *kernels = fm_device_cuda(FM_ELEMENT_F32, &why);
+    if (kernels) {
+        fm_findings_add(findings, FM_FINDING_OK, "kernels", "",
+                        "this program computes on GPU 0 (%s)", kernels->device->processor());
     } else {
         fm_findings_add(findings, is_wanted ? FM_FINDING_BAD : FM_FINDING_SLOW, "kernels",
                         "training and predictions run on the CPU backend only", "%s", why);

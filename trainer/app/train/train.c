@@ -159,7 +159,11 @@ static fm_status resume(fm_train_run *run, fm_error *reterr) {
 static void announce(const fm_train_run *run) {
     char text[512];
     run->work->describe(run, text, sizeof text);
+    const fm_device *device = run->optimizer->kernels->device;
     fprintf(stderr, "model     preset %s: %s\n", run->set->preset, text);
+    if (device->is_asynchronous) {
+        fprintf(stderr, "device    %s; %s\n", device->processor(), device->library());
+    }
     if (run->ranks) {
         fprintf(stderr, "ranks     %d: dap %d, bp %d, dp %d\n", (int)fm_layout_ranks(&run->layout),
                 (int)run->layout.dap, (int)run->layout.bp, (int)run->layout.dp);

@@ -3,7 +3,7 @@
  * This file decides once per call; the files named in attention_path (attention.cuh) only compute.
  * The workspace queries and the launches use the same functions, so they cannot disagree. */
 #include "trainer/backend/cuda/attention/attention_tf32.cuh"
-#include "trainer/backend/cuda/core/wgmma.cuh"
+#include "trainer/backend/cuda/hopper/hopper.cuh"
 #include "trainer/backend/fallback.h"
 
 #include <math.h>
@@ -51,8 +51,9 @@ static bool is_round_scale(double scale) {
 
 static bool is_group_forward(const fm_attention *a) {
     int64_t most_keys = a->bias && a->c_head > 16 ? MAX_PACKED_KEYS : MAX_FORWARD_KEYS;
-    return a->c_head <= MAX_WGMMA_CHANNELS && a->n_query > GROUP_ROWS && a->n_key > GROUP_ROWS &&
-           a->n_key <= most_keys && a->mask_value >= 1e4 && (!a->bias || is_round_scale(a->scale));
+    return a->c_head <= MAX_WGMMA_CHANNELS && a->n_query > GROUP_LEAST_ROWS &&
+           a->n_key > GROUP_LEAST_ROWS && a->n_key <= most_keys && a->mask_value >= 1e4 &&
+           (!a->bias || is_round_scale(a->scale));
 }
 
 /* Only shapes at which the products of single warps are faster: with 32 channels, the end of a
@@ -65,7 +66,7 @@ static bool is_warp_forward(const fm_attention *a) {
 
 /* Of a call that tensor cores can run. */
 static attention_path forward_path(const fm_attention *a) {
-    if (!is_group_forward(a)) return ATTENTION_MMA;
+    if (!uses_hopper() || !is_group_forward(a)) return ATTENTION_MMA;
     return is_warp_forward(a) ? ATTENTION_WARP : ATTENTION_WGMMA;
 }
 
@@ -113,7 +114,7 @@ static bool is_all_backward(const fm_attention *a) {
 }
 
 static attention_path backward_path(const fm_attention *a) {
-    if (!is_group_backward(a)) return ATTENTION_MMA;
+    if (!uses_hopper() || !is_group_backward(a)) return ATTENTION_MMA;
     if (is_small_backward(a)) return ATTENTION_SMALL;
     if (is_all_backward(a)) return ATTENTION_ALL;
     bool is_long = a->n_query > MAX_BLOCK_ROWS || a->n_key > MAX_BLOCK_ROWS;
@@ -168,7 +169,9 @@ static bool has_few_keys(const fm_attention *a) {
  *                   bf16
  *     PLAIN         everything else up to c_head 64, and f32       one thread per row
  *
- * dbias is made by the files of the same path; ONE_QUERY and FEW_KEYS have none.
+ * dbias is made by the files of the same path; ONE_QUERY and FEW_KEYS have none. WARP, WGMMA,
+ * SMALL, ALL and WGMMA_LONG are in ../hopper/attention. On devices without it MMA takes their
+ * shapes.
  *
  * Each path's files (attention_*), their lines, and by how much the mean step is longer if the path
  * below takes its calls. One H200, 2026-11-28: af2-initial of one and two cycles (170.4 ms),

@@ -29,6 +29,7 @@ template <typename T>
 attention_path attention_path_of(const fm_attention *a, const fm_attention_grad *grad);
 
 enum {
+    GROUP_LEAST_ROWS = 64, /* WGMMA forward: of 64 rows or fewer half of a group's were idle */
     /* WGMMA forward: the bits of valid keys are kept in shared memory, which a bias fills where
      * c_head is above 16 */
     MAX_FORWARD_KEYS = 16384,
@@ -93,31 +94,16 @@ void attention_few(fm_stream *, const fm_attention *, const fm_attention_grad *g
 void attention_mma(fm_stream *, const fm_attention *, const attention_space &);
 void attention_mma_grad(fm_stream *, const fm_attention *, const fm_attention_grad *,
                         const attention_space &);
+/* Warps of a block of attention_mma_grad's walk over pairs, and the bytes of shared memory that it
+ * asks for: at most shared_of_block. */
+struct pair_block {
+    int warps;
+    int64_t bytes;
+};
+pair_block attention_pair_block(int64_t c_head, int64_t n_key);
 void attention_tf32(fm_stream *, const fm_attention *, const attention_space &);
 void attention_tf32_grad(fm_stream *, const fm_attention *, const fm_attention_grad *,
                          const attention_space &);
-/* attention_space's bias is used to store the bias by heads. */
-void attention_wgmma(fm_stream *, const fm_attention *, const attention_space &);
-void attention_warp(fm_stream *, const fm_attention *, const attention_space &);
-/* WGMMA, WGMMA_LONG, ALL and SMALL. */
-void attention_wgmma_grad(fm_stream *, const fm_attention *, const fm_attention_grad *,
-                          const attention_space &);
-
-/* attention_warp.cu: whether shared memory holds the bias of a block's queries and what it keeps of
- * enough batches. For c_head 8 and 17 to 32. */
-bool attention_warp_fits(const fm_attention *);
-
-/* attention_open.cu: whether WGMMA's backward makes dout itself from dy [.., c_y]. */
-bool attention_opens_products(const fm_attention *, int64_t c_y);
-
-/* Into how many chunks of the batches WGMMA and WGMMA_LONG sum dbias. Those of SMALL and ALL are
- * also the chunks of the walk, without dbias, too. */
-int64_t attention_wgmma_dbias_chunks(const fm_attention *);
-int64_t attention_small_chunks(const fm_attention *);
-int64_t attention_all_chunks(const fm_attention *);
-/* Bytes of attention_space's sums. */
-size_t attention_wgmma_long_sums(const fm_attention *);
-size_t attention_small_sums(const fm_attention *);
 
 } // namespace fm_cuda
 

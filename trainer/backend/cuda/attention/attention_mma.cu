@@ -14,7 +14,7 @@
  * from which backward recomputes the weights. Traffic: q, g and o once; k and v once per query
  * tile, mostly from the L2 cache. */
 #include "trainer/backend/cuda/attention/attention_mma.cuh"
-#include "trainer/backend/cuda/core/bulk.cuh"
+#include "trainer/backend/cuda/core/early.cuh"
 
 namespace fm_cuda {
 

@@ -22,7 +22,7 @@
 #define FM_BACKEND_CUDA_ATTENTION_MMA_CUH
 
 #include "trainer/backend/cuda/attention/attention.cuh"
-#include "trainer/backend/cuda/core/bulk.cuh"
+#include "trainer/backend/cuda/core/early.cuh"
 #include "trainer/backend/cuda/core/mma.cuh"
 
 namespace fm_cuda {
@@ -209,16 +209,6 @@ __device__ inline bool fetch_keys(const fm_attention &a, bool is_valid, const ti
     tiles.term[at][threadIdx.x] = term;
     return term != 0;
 }
-
-/* attention_wgmma.cu: boxes of `box_rows` rows by c channels of q, k, v or a tensor laid out like
- * one, with `rows` rows per head. A box_place is {row, head, batch, group}. */
-box_map attention_boxes(const fm_attention *, const void *base, const fm_attention_stride &,
-                        int64_t rows, int c, int box_rows);
-
-/* attention_bias.cu: boxes of 64 queries by 64 keys of the bias. They read the bias itself if its
- * keys are contiguous; otherwise a kernel first stores it by heads in `planes`, [group, head,
- * query, keys rounded up to 8], and the result is true. */
-bool attention_bias_boxes(fm_stream *stream, const fm_attention *a, void *planes, box_map *ret);
 
 /* The bias, and the place to which it is packed. Its rows are queries, or keys if is_transposed. A
  * lane takes eight values of each head, and the lanes of a group are ordered as [strip of 16 rows,

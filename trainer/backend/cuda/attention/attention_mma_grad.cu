@@ -28,6 +28,8 @@
 #include "trainer/backend/cuda/attention/attention_gate_grad.cuh"
 #include "trainer/backend/cuda/attention/attention_mma.cuh"
 
+#include <type_traits>
+
 namespace fm_cuda {
 
 /* Stores or adds two neighbouring elements of a gradient. */
@@ -68,7 +70,8 @@ __device__ inline void fetch_queries(const fm_attention &a, const attention_spac
 /* -- pairs */
 
 /* The most warps of a block: one block of 12 fills a multiprocessor with 168 registers per thread,
- * two blocks of 8 fill it with 128. PAIR_LD pads the rows of dS^T against bank conflicts. */
+ * two blocks of 8 fill it with 128. With 32 or 64 channels, 12 need 119 or 108 KB of shared memory;
+ * where a block may have 99, it has fewer. PAIR_LD pads the rows of dS^T against bank conflicts. */
 enum { PAIR_WARPS = 12, PAIR_WARPS_TWICE = 8, PAIR_LD = TILE + 8 };
 
 /* Strips of 16 keys per warp. With 64 channels, dk and dv of one strip fill the registers. */
@@ -308,14 +311,36 @@ __global__ void __launch_bounds__(WARPS * 32, BLOCKS)
         walk_pairs<C, BIASED>(a, grad, space, p, memory, is_valid, first_key);
 }
 
+/* The warps of a block: enough for all keys, or for an equal share of them in each of the rounds
+ * that shared memory needs. */
+template <int C> static int pair_warps(int64_t n_key) {
+    constexpr int KEYS = warp_keys<C>();
+    int most = PAIR_WARPS;
+    while (most > 1 && (int64_t)pair_memory<C>::bytes(most * KEYS) > shared_of_block())
+        most--;
+    int64_t rounds = divide_up(n_key, most * KEYS);
+    return (int)divide_up(divide_up(n_key, rounds), KEYS);
+}
+
+pair_block attention_pair_block(int64_t c_head, int64_t n_key) {
+    auto of = [=](auto c) -> pair_block {
+        int warps = pair_warps<c>(n_key);
+        return {warps, (int64_t)pair_memory<c>::bytes(warps * warp_keys<c>())};
+    };
+    if (c_head <= 16) return of(std::integral_constant<int, 16>());
+    if (c_head <= 32) return of(std::integral_constant<int, 32>());
+    return of(std::integral_constant<int, 64>());
+}
+
 template <int C, bool BIASED, int WARPS, int BLOCKS>
 static void launch_pairs(fm_stream *stream, const fm_attention *a, const fm_attention_grad *grad,
                          const attention_space &space, int warps) {
     unsigned blocks = (unsigned)(a->n_group * a->n_batch * a->n_head);
     size_t bytes = pair_memory<C>::bytes(warps * warp_keys<C>());
+    int64_t most = (int64_t)pair_memory<C>::bytes(WARPS * warp_keys<C>());
     auto kernel = mma_pairs<C, BIASED, WARPS, BLOCKS>;
     FM_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                 (int)pair_memory<C>::bytes(WARPS * warp_keys<C>())));
+                                 (int)min_size(most, shared_of_block())));
     kernel<<<blocks, (unsigned)warps * 32, bytes, queue(stream)>>>(*a, *grad, space);
     FM_LAUNCHED();
 }
@@ -441,9 +466,8 @@ static void finish_dbias(fm_stream *stream, const fm_attention *args, const atte
 template <int C, bool BIASED>
 static void run_pairs(fm_stream *stream, const fm_attention *a, const fm_attention_grad *grad,
                       const attention_space &space) {
-    constexpr int KEYS = warp_keys<C>(), TWICE = C == 64 ? 1 : 2;
-    int64_t rounds = divide_up(a->n_key, PAIR_WARPS * KEYS);
-    int warps = (int)divide_up(divide_up(a->n_key, rounds), KEYS);
+    constexpr int TWICE = C == 64 ? 1 : 2;
+    int warps = pair_warps<C>(a->n_key);
     if (warps <= PAIR_WARPS_TWICE) {
         launch_pairs<C, BIASED, PAIR_WARPS_TWICE, TWICE>(stream, a, grad, space, warps);
     } else {

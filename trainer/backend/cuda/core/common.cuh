@@ -32,9 +32,9 @@ inline cudaStream_t queue(fm_stream *stream) {
     return (cudaStream_t)stream;
 }
 
-/* The number of multiprocessors of the current device: 132 on an H100 or H200. The first call asks
- * the runtime, later calls return the same number, since the devices of one process are of one
- * kind. Grids and workspaces depend on it, and so does the order of some sums. */
+/* The number of multiprocessors of the current device: 132 on an H100 or H200 (kernel_set.cu). The
+ * first call asks the runtime, later calls return the same number, since the devices of one process
+ * are of one kind. Grids and workspaces depend on it, and so does the order of some sums. */
 int64_t n_multiprocessor(void);
 
 __host__ __device__ inline int64_t min_size(int64_t a, int64_t b) {

@@ -1,4 +1,5 @@
-/* cuda.h: the CUDA backend: the table of kernels.h on one NVIDIA GPU of compute capability 9.0.
+/* cuda.h: the CUDA backend: the table of kernels.h on one NVIDIA GPU of compute capability 8.0 or
+ * later.
  *
  * fm_kernels_cuda(FM_ELEMENT_F32) computes in f32 throughout (no TF32). FM_ELEMENT_BF16 stores act
  * in bf16 and keeps statistics, softmax and every sum in f32. A stream is a cudaStream_t cast to
@@ -29,9 +30,13 @@ extern "C" {
 const fm_kernels *fm_kernels_cuda(fm_element act);
 
 /* Why this process cannot use the current device, as a clause without a full stop: there is none,
- * or its compute capability is not 9.0, or cuBLASLt does not start. NULL when it can. The first
+ * or its compute capability is below 8.0, or this program has no kernels for it, or cuBLASLt does
+ * not start, or a variable of core/kernel_set.cuh has an unknown value. NULL when it can. The first
  * call finds out, later calls repeat the answer. Thread-safe. */
 const char *fm_kernels_cuda_refusal(void);
+
+/* Which kernels the current device runs: "hopper" or "portable" (core/kernel_set.cuh). */
+const char *fm_cuda_kernel_set(void);
 
 /* Writes the PCI address of the current device; false where it is not known. */
 bool fm_cuda_address(char *out, size_t out_bytes);

@@ -2,24 +2,13 @@
  * graphs. */
 #include "trainer/backend/cuda/core/clock.cuh"
 #include "trainer/backend/cuda/core/families.cuh"
+#include "trainer/backend/cuda/core/kernel_set.cuh"
 
 #include <cublasLt.h>
 #include <stdio.h>
 #include <string.h>
 
 namespace fm_cuda {
-
-static int64_t ask_multiprocessors(void) {
-    int device = 0, count = 0;
-    FM_CUDA(cudaGetDevice(&device));
-    FM_CUDA(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device));
-    return count;
-}
-
-int64_t n_multiprocessor(void) {
-    static const int64_t count = ask_multiprocessors();
-    return count;
-}
 
 static cudaEvent_t event_of(fm_event *event) {
     return (cudaEvent_t)event;
@@ -152,17 +141,26 @@ static size_t free_bytes(void) {
     return available;
 }
 
-static cudaDeviceProp ask_properties(void) {
+struct processor_name {
+    char text[320];
+};
+
+/* The device and, since they make other bits, which kernels it runs. Those of hopper/ are what runs
+ * have always had on an H100 or H200, so their runs keep the device's plain name. */
+static processor_name name_processor(void) {
     int device = 0;
     cudaDeviceProp properties;
+    processor_name name;
     FM_CUDA(cudaGetDevice(&device));
     FM_CUDA(cudaGetDeviceProperties(&properties, device));
-    return properties;
+    snprintf(name.text, sizeof name.text, "%s%s", properties.name,
+             uses_hopper() ? "" : ", portable kernels");
+    return name;
 }
 
 static const char *processor(void) {
-    static const cudaDeviceProp properties = ask_properties();
-    return properties.name;
+    static const processor_name name = name_processor();
+    return name.text;
 }
 
 struct library_name {

@@ -9,7 +9,7 @@
  * those during backward.
  *
  * The state is one per thread, because a pass runs on one thread. */
-#include "trainer/backend/cuda/core/bulk.cuh"
+#include "trainer/backend/cuda/core/early.cuh"
 #include "trainer/backend/cuda/core/families.cuh"
 #include "trainer/backend/cuda/core/sums.cuh"
 

@@ -1,10 +1,10 @@
 /* table.cu: makes the tables of both act types and of tf32 products from the list of entries, and
  * refuses devices that the kernels cannot run on. */
 #include "trainer/backend/cuda/core/families.cuh"
+#include "trainer/backend/cuda/core/kernel_set.cuh"
 #include "trainer/backend/cuda/core/mask_check.cuh"
 #include "trainer/backend/cuda/gemm/gemm.cuh"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 namespace fm_cuda {
@@ -56,22 +56,8 @@ struct table_set {
 
 /* Writes why the current device cannot be used; "" when it can. */
 static void find_refusal(char *out, size_t out_bytes) {
-    int devices = 0, device = 0;
-    cudaDeviceProp properties;
-    out[0] = '\0';
-    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0 ||
-        cudaGetDevice(&device) != cudaSuccess ||
-        cudaGetDeviceProperties(&properties, device) != cudaSuccess) {
-        (void)cudaGetLastError(); /* no driver, or no device: the caller reports it */
-        snprintf(out, out_bytes, "there is no CUDA device that this program can use");
-    } else if (properties.major != 9 || properties.minor != 0) {
-        snprintf(out, out_bytes,
-                 "the CUDA device (%.100s) has compute capability %d.%d; the kernels need 9.0, "
-                 "which H100 and H200 have",
-                 properties.name, properties.major, properties.minor);
-    } else {
-        (void)gemm_prepare(out, out_bytes); /* writes its reason, or nothing */
-    }
+    find_set_refusal(out, out_bytes);
+    if (!out[0]) (void)gemm_prepare(out, out_bytes); /* writes its reason, or nothing */
 }
 
 } // namespace fm_cuda

@@ -16,6 +16,9 @@
  *     LINEAR     linear.cu               250    gradients through a ReLU; none measured
  *     WEIGHTS    weights.cu              350    gradients of weights and biases; 2.0 %
  *
+ * SMALL, CLUSTER, LINEAR and WEIGHTS are in ../hopper/gemm; on other devices than its own, LIBRARY
+ * takes their products.
+ *
  * The gain is by how much the mean step of af2-initial with one and two cycles (170.4 ms) is longer
  * if the library takes the path's calls; one H200, 2026-11-28. docs/reference/cuda.md has the rule
  * by which a path stays.
@@ -25,6 +28,7 @@
 #include "trainer/backend/cuda/core/families.cuh"
 #include "trainer/backend/cuda/core/sums.cuh"
 #include "trainer/backend/cuda/gemm/gemm.cuh"
+#include "trainer/backend/cuda/hopper/hopper.cuh"
 #include "trainer/backend/fallback.h"
 
 #include <type_traits>
@@ -42,9 +46,9 @@ static gemm_path path_of_shape(const fm_gemm *g) {
             return GEMM_SPREAD;
         }
     }
-    if (is_simple && g->epilogue == FM_EPILOGUE_RELU_GRAD && !g->trans_b && g->beta == 0 &&
-        is_line_depth && g->m >= LINE_MANY_ROWS && g->m <= INT32_MAX && g->m % LINE_ROWS == 0 &&
-        g->n % LINE_COLUMNS == 0 && g->n <= LINE_MOST_COLUMNS) {
+    if (uses_hopper() && is_simple && g->epilogue == FM_EPILOGUE_RELU_GRAD && !g->trans_b &&
+        g->beta == 0 && is_line_depth && g->m >= LINE_MANY_ROWS && g->m <= INT32_MAX &&
+        g->m % LINE_ROWS == 0 && g->n % LINE_COLUMNS == 0 && g->n <= LINE_MOST_COLUMNS) {
         return GEMM_LINEAR;
     }
     bool is_weight = g->batch == 1 && g->alpha == 1 && g->trans_a && !g->trans_b && g->c_is_acc;
@@ -54,6 +58,7 @@ static gemm_path path_of_shape(const fm_gemm *g) {
         (g->beta == 0 || g->beta == 1)) {
         return GEMM_FEW;
     }
+    if (!uses_hopper()) return GEMM_LIBRARY;
     if (cluster_linear_takes(g)) return GEMM_CLUSTER;
     return weights_takes(g) ? GEMM_WEIGHTS : GEMM_LIBRARY;
 }
@@ -76,7 +81,7 @@ static bool is_even(const fm_gemm *g, gemm_path path) {
 }
 
 template <typename T> gemm_path gemm_path_of(const fm_gemm *g, const void *workspace) {
-    if (std::is_same_v<T, float> && small_takes(g)) return GEMM_SMALL;
+    if (std::is_same_v<T, float> && uses_hopper() && small_takes(g)) return GEMM_SMALL;
     gemm_path path = path_of_shape(g);
     bool needs_space =
         path == GEMM_WEIGHTS || path == GEMM_FEW || (path == GEMM_LINEAR && g->sum.data);

@@ -1,9 +1,11 @@
-/* row_end.cu: chooses how linear_update, transition, norm_linear and few_grad run. In bf16 and for
- * some widths each is one kernel (linear_update.cu, transition.cu, norm_linear.cu, few_grad.cu),
- * else composed of other entries (../../row_end.h, ../../norm_linear.h, ../../few_grad.h). */
+/* row_end.cu: chooses how linear_update, transition, norm_linear and few_grad run. In bf16, for
+ * some widths and on the devices of ../hopper, each is one kernel of its folder (linear_update.cu,
+ * transition.cu, norm_linear.cu, few_grad.cu), else composed of other entries (../../row_end.h,
+ * ../../norm_linear.h, ../../few_grad.h). */
 #include "trainer/backend/cuda/core/families.cuh"
 #include "trainer/backend/cuda/core/table_of.cuh"
 #include "trainer/backend/cuda/gemm/gemm.cuh"
+#include "trainer/backend/cuda/hopper/hopper.cuh"
 #include "trainer/backend/few_grad.h"
 #include "trainer/backend/norm_linear.h"
 #include "trainer/backend/row_end.h"
@@ -11,13 +13,13 @@
 namespace fm_cuda {
 
 template <typename T> size_t linear_update_workspace(const fm_linear_update *a) {
-    if (sizeof(T) == 2 && linear_update_takes(a)) return 0;
+    if (sizeof(T) == 2 && uses_hopper() && linear_update_takes(a)) return 0;
     return fm_linear_update_composed_workspace(table_of<T>(), a);
 }
 
 template <typename T>
 void linear_update(fm_stream *stream, const fm_linear_update *a, void *workspace) {
-    if (sizeof(T) == 2 && linear_update_takes(a)) {
+    if (sizeof(T) == 2 && uses_hopper() && linear_update_takes(a)) {
         if (a->x) {
             linear_update_wgmma(stream, a);
         } else {
@@ -30,7 +32,7 @@ void linear_update(fm_stream *stream, const fm_linear_update *a, void *workspace
 
 /* The path of a gradient in bf16 whose hidden layer is not kept. */
 static transition_path grad_path_of_shape(const fm_transition *a) {
-    if (!transition_takes(a)) return TRANSITION_COMPOSED;
+    if (!uses_hopper() || !transition_takes(a)) return TRANSITION_COMPOSED;
     if (transition_weights_takes(a)) {
         return transition_back_takes(a) ? TRANSITION_BACK : TRANSITION_SPLIT;
     }
@@ -52,7 +54,7 @@ static transition_path grad_path_of_shape(const fm_transition *a) {
 template <typename T>
 transition_path transition_path_of(const fm_transition *a, const fm_transition_grad *grad) {
     if (sizeof(T) != 2 || a->kept) return TRANSITION_COMPOSED;
-    if (!grad) return transition_takes(a) ? TRANSITION_ONE : TRANSITION_COMPOSED;
+    if (!grad) return uses_hopper() && transition_takes(a) ? TRANSITION_ONE : TRANSITION_COMPOSED;
     transition_path path = grad_path_of_shape(a);
     bool has_outputs =
         grad->dx.data && grad->dx.beta == FM_WRITE && grad->dw1.data && grad->dw2.data;
@@ -102,13 +104,13 @@ void transition_grad(fm_stream *stream, const fm_transition *a, const fm_transit
 }
 
 template <typename T> size_t norm_linear_workspace(const fm_norm_linear *a) {
-    if (sizeof(T) == 2 && norm_linear_takes(a)) return 0;
+    if (sizeof(T) == 2 && uses_hopper() && norm_linear_takes(a)) return 0;
     return fm_norm_linear_composed_workspace(table_of<T>(), a);
 }
 
 template <typename T>
 void norm_linear(fm_stream *stream, const fm_norm_linear *a, void *workspace) {
-    if (sizeof(T) == 2 && norm_linear_takes(a)) {
+    if (sizeof(T) == 2 && uses_hopper() && norm_linear_takes(a)) {
         norm_linear_wgmma(stream, a);
     } else {
         fm_norm_linear_composed(table_of<T>(), stream, a, workspace);
@@ -116,12 +118,12 @@ void norm_linear(fm_stream *stream, const fm_norm_linear *a, void *workspace) {
 }
 
 template <typename T> size_t few_grad_workspace(const fm_few_grad *a) {
-    if (sizeof(T) == 2 && few_grad_takes(a)) return few_grad_mma_workspace(a);
+    if (sizeof(T) == 2 && uses_hopper() && few_grad_takes(a)) return few_grad_mma_workspace(a);
     return fm_few_grad_composed_workspace(table_of<T>(), a);
 }
 
 template <typename T> void few_grad(fm_stream *stream, const fm_few_grad *a, void *workspace) {
-    if (sizeof(T) == 2 && few_grad_takes(a)) {
+    if (sizeof(T) == 2 && uses_hopper() && few_grad_takes(a)) {
         few_grad_mma(stream, a, workspace);
     } else {
         fm_few_grad_composed(table_of<T>(), stream, a, workspace);

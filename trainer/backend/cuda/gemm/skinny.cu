@@ -6,7 +6,7 @@
  *     spread       C[m, n] (+)= A[m, 4] B[4, n]       a thread makes eight columns
  *     few weights  C[m, n] (+)= A[k, m]^T B[k, n]     m 4 or 8: a thread sums m times eight columns
  *                                                     over rows of its block, in f32 */
-#include "trainer/backend/cuda/core/bulk.cuh"
+#include "trainer/backend/cuda/core/early.cuh"
 #include "trainer/backend/cuda/core/keep.cuh"
 #include "trainer/backend/cuda/core/sums.cuh"
 #include "trainer/backend/cuda/gemm/gemm.cuh"

@@ -24,13 +24,17 @@ static const tuned_row h100[] = {
 #include "trainer/backend/cuda/gemm/tuned_h100.inc"
     {{}, {}}};
 
-/* The table of the current device, ended by a row of zeros; an unknown device takes the H100's. */
+/* For all other devices: the library's proposals. */
+static const tuned_row none[] = {{{}, {}}};
+
+/* The table of the current device, ended by a row of zeros. */
 static const tuned_row *find_table(void) {
     int device = 0;
     cudaDeviceProp properties;
     FM_CUDA(cudaGetDevice(&device));
     FM_CUDA(cudaGetDeviceProperties(&properties, device));
-    return strstr(properties.name, "H200") ? h200 : h100;
+    if (strstr(properties.name, "H200")) return h200;
+    return strstr(properties.name, "H100") ? h100 : none;
 }
 
 enum { CONFIG_NUMBERS = 9 };

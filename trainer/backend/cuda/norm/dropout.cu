@@ -2,7 +2,7 @@
  * thread takes 16 bytes of channels of eight rows that share their draws, with all loads in flight.
  * So x, the residual and y each move once. Where that leaves most of the device idle, a thread has
  * one row. */
-#include "trainer/backend/cuda/core/bulk.cuh"
+#include "trainer/backend/cuda/core/early.cuh"
 #include "trainer/backend/cuda/core/families.cuh"
 #include "trainer/backend/cuda/core/keep.cuh"
 

@@ -7,7 +7,7 @@
  * Backward has one block per multiprocessor, which walks over its rows and loads the next ones
  * while it computes. Each lane sums dgamma and dbeta of its channels. The sums of a block's warps
  * are added in order, and sums.cu adds the sums of the blocks in order. */
-#include "trainer/backend/cuda/core/bulk.cuh"
+#include "trainer/backend/cuda/core/early.cuh"
 #include "trainer/backend/cuda/core/families.cuh"
 #include "trainer/backend/cuda/norm/norm.cuh"
 #include "trainer/backend/cuda/norm/norm_row.cuh"

@@ -12,7 +12,7 @@
  * (outer_weight_long.cu), and with more is made of P as forward (outer_weight_read.cu). The
  * gradient of P is written in the order in which the products for da and db read it
  * (outer_wgmma.cu). Both may be twice as long as a piece. */
-#include "trainer/backend/cuda/pair/outer.cuh"
+#include "trainer/backend/cuda/hopper/hopper.cuh"
 
 #include <type_traits>
 
@@ -26,7 +26,7 @@ enum { OUTER_PIECE_BYTES = 1 << 28 };
  *
  *     path      shapes                                            why
  *     ------    ---------------------------------------------     ---------------------------------
- *     CHAIN     bf16, c 32, c_z 128, n_i and n_j at most 2^14;    one operand of the chain stays in
+ *     CHAIN     hopper/; bf16, c 32, c_z 128, n_i, n_j to 2^14;   one operand of the chain stays in
  *               forward up to 3,072 sequences, backward up to     shared memory, 512 sequences at a
  *               128                                               time, and W is applied for each
  *     PANELS    the same widths, more sequences                   P or its gradient in memory, made
@@ -35,7 +35,7 @@ enum { OUTER_PIECE_BYTES = 1 << 28 };
 template <typename T> static outer_path outer_path_of_shape(const fm_outer *o, bool backward) {
     bool is_model_width =
         o->c == OUTER_C && o->c_z == OUTER_Z && o->n_i <= 1 << 14 && o->n_j <= 1 << 14;
-    if (sizeof(T) != 2 || !is_model_width) return OUTER_PIECES;
+    if (sizeof(T) != 2 || !is_model_width || !uses_hopper()) return OUTER_PIECES;
     int64_t most = backward ? OUTER_MAX_GRAD_SEQ : OUTER_MAX_CHAIN_SEQ;
     return o->n_seq <= most ? OUTER_CHAIN : OUTER_PANELS;
 }

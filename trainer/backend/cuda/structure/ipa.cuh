@@ -8,7 +8,7 @@
 #ifndef FM_BACKEND_CUDA_IPA_CUH
 #define FM_BACKEND_CUDA_IPA_CUH
 
-#include "trainer/backend/cuda/core/bulk.cuh"
+#include "trainer/backend/cuda/core/early.cuh"
 #include "trainer/backend/cuda/core/families.cuh"
 #include "trainer/backend/cuda/structure/rigid.cuh"
 
@@ -102,22 +102,15 @@ __device__ inline float ipa_softplus(float x) {
 
 constexpr int IPA_THREADS = 256;
 
-/* Queues a kernel that may begin while the one before it ends (bulk.cuh). */
+/* Queues a kernel that may begin while the one before it ends (early.cuh). */
 template <typename F, typename... A>
 inline void ipa_launch(fm_stream *stream, F kernel, dim3 blocks, int threads, size_t shared_bytes,
                        const A &...arguments) {
-    cudaLaunchAttribute early = {};
-    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    early.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t config = {};
-    config.gridDim = blocks, config.blockDim = dim3((unsigned)threads);
-    config.dynamicSmemBytes = shared_bytes, config.stream = queue(stream);
-    config.attrs = &early, config.numAttrs = 1;
     if (shared_bytes > 48 * 1024) { /* more must be asked for */
         FM_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                      (int)shared_bytes));
     }
-    FM_CUDA(cudaLaunchKernelEx(&config, kernel, arguments...));
+    launch_after(stream, kernel, blocks, (unsigned)threads, shared_bytes, true, arguments...);
     FM_LAUNCHED();
 }
 
