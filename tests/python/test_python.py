@@ -308,6 +308,56 @@ class Streams(Case):
         for rest in (again, stream):
             self.assertEqual(given + [step["index"].tolist() for step in rest], expected)
 
+    def test_an_interrupt_at_any_call_loses_and_repeats_nothing(self):
+        for stack, stride in ((False, 1), (True, 37)):
+            n, is_interrupted = 0, True
+            while is_interrupted:
+                n += stride
+                stream, given = self.stream(stack=stack, raw=not stack, steps=2, batch=2), []
+                is_interrupted = self.take_until_call(n, stream, given)
+                rest = self.stream(stack=stack, raw=not stack, steps=2, batch=2)
+                rest.load_state_dict(stream.state_dict())
+                for after in (rest, stream):
+                    indices = [numpy.atleast_1d(item["index"] if stack else item.index)
+                               for item in [*given, *after]]
+                    self.assertEqual(numpy.concatenate(indices).tolist(), list(range(4)), n)
+            self.assertGreater(n, 40)
+
+    @staticmethod
+    def take_until_call(n, stream, given):
+        """Appends items to `given` until the n-th call of the stream's module is interrupted.
+
+        Returns False where the stream ends before.
+        """
+        left = n
+
+        def count(frame, event, argument):
+            nonlocal left
+            if event != "return" and frame.f_code.co_filename == sys.modules["foldmill.stream"].__file__:
+                left -= 1
+                if left == 0:
+                    sys.setprofile(None)
+                    raise KeyboardInterrupt
+
+        items = iter(stream)
+        item = None
+        sys.setprofile(count)
+        try:
+            for item in items:
+                given.append(item)
+        except KeyboardInterrupt:
+            return True
+        finally:
+            sys.setprofile(None)
+        return False
+
+    def test_what_was_skipped_is_noted_once(self):
+        stream = self.stream(raw=True)
+        one, two = (foldmill.Skipped(index, "corrupt", "made up") for index in (1, 2))
+        for skipped in ([one], [], [one], [one, two], [one, two], [two]):
+            stream._note_skipped(skipped)
+        self.assertEqual(stream.skipped, [one, one, two])
+
     def test_a_step_has_the_samples_of_its_number(self):
         stream = self.stream(stack=True)
         arrival, left_out = stream._arrival, {1, BATCH, *range(2 * BATCH, 3 * BATCH)}
@@ -382,6 +432,13 @@ class Streams(Case):
         state = self.stream().state_dict()
         with self.assertRaisesRegex(ValueError, "seed 7"):
             self.stream(seed=8).load_state_dict(state)
+        stream = self.stream(rank=1, world=2, batch=4, raw=True)
+        given, hint = [], "rank 1 of 2, this one has rank 0 of 1; .* first_step={} goes on"
+        for sample in stream:
+            given.append(sample.index)
+            with self.assertRaisesRegex(ValueError, hint.format(len(given) // 2)):
+                self.stream(batch=4).load_state_dict(stream.state_dict())
+        self.assertEqual(len(given), 2 * STEPS)
         del state["run"]["crop"]
         with self.assertRaisesRegex(ValueError, "not a state of a Stream: it lacks 'crop'"):
             self.stream().load_state_dict(state)

@@ -35,6 +35,10 @@ _WHOLE_CHAINS = ("eval", "predict")  # plans that go through the chains of the s
 _PAUSE_S = 0.2  # between two attempts to connect again
 _log = logging.getLogger("foldmill")
 
+# Every own sample with an index below the first number was given out, and those beyond it that are
+# in the set. It changes as a whole, because an interrupt may come between any two calls.
+_Place = tuple[int, frozenset[int]]
+
 
 class Stream:
     """The samples of a run, in the run's order, as an iterable.
@@ -139,8 +143,7 @@ class Stream:
         self._retry_s = retry_s
         self._raw, self._stack, self._tensors, self._pin = raw, stack, tensors, pin
         self._n_templ = integer("n_templ", n_templ, 0, MOST_U32)
-        self._delivered: set[int] = set()  # beyond the watermark
-        self._watermark = 0  # every own sample with a smaller index was delivered
+        self._place: _Place = (0, frozenset())  # what was given out
         self._facts: dict[str, Any] | None = None
         self._stats: dict[str, Any] = {}  # of the connection before
         self.skipped = []
@@ -181,15 +184,15 @@ class Stream:
 
         They hold the run's parameters, so that no other run continues from them.
         """
+        watermark, beyond = self._place
         return {"version": _STATE_VERSION, "run": dict(self._run), "group": list(self._group),
-                "facts": self._facts, "watermark": self._watermark,
-                "delivered": sorted(self._delivered)}
+                "facts": self._facts, "watermark": watermark, "delivered": sorted(beyond)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continues after the samples of a state of ``state_dict()``.
 
-        Raises ValueError that names the first parameter of the run that differs, and TypeError for
-        what is no state.
+        Raises ValueError that names the first parameter of the run that differs and the
+        `first_step` with which another run would go on, and TypeError for what is no state.
         """
         if not isinstance(state, Mapping):
             raise TypeError(f"state: found {state!r:.80}, expected what state_dict() returned")
@@ -206,11 +209,10 @@ class Stream:
         for key, value in ours.items():
             if theirs[key] != value:
                 raise ValueError(f"the state is of a run with {_parameter(key, theirs[key])}, "
-                                 f"this one has {_parameter(key, value)}")
+                                 f"this one has {_parameter(key, value)}{_remedy(state)}")
         self.close()
         self._facts = state["facts"]
-        self._watermark = state["watermark"]
-        self._delivered = set(state["delivered"])
+        self._place = (state["watermark"], frozenset(state["delivered"]))
         self._loop = _new_loop()
 
     def deliver(self, *indices: ArrayLike) -> None:
@@ -228,25 +230,21 @@ class Stream:
             if self._own_index(value) != value:
                 raise ValueError(f"deliver: sample {value} is not one of rank {self._group[0]} of "
                                  f"{self._group[1]}")
-        for value in own:
-            self._deliver(value)
+        self._place = self._place_behind(own)
 
-    def _deliver(self, index: int) -> None:
-        if index >= self._watermark:
-            self._delivered.add(index)
-        while self._facts and (own := self._own_index(self._watermark)) in self._delivered:
-            self._delivered.discard(own)
-            self._watermark = own + 1
+    def _place_behind(self, indices: list[int]) -> _Place:
+        """Returns the place where these samples were given out, too."""
+        watermark, before = self._place
+        beyond = before.union(index for index in indices if index >= watermark)
+        while self._facts and (own := self._own_index(watermark)) in beyond:
+            watermark = own + 1
+        return watermark, frozenset(index for index in beyond if index >= watermark)
 
     def _own_index(self, least: int) -> int:
         """Returns the smallest index of this rank that is at least `least`."""
         assert self._facts
-        rank, world = self._group
         batch: int = self._facts["global_batch"]
-        first: int = self._run["first_step"] * batch
-        step, slot = divmod(max(least, first), batch)
-        slot += (rank - slot) % world
-        return step * batch + slot if slot < batch else (step + 1) * batch + rank
+        return _index_of_rank(max(least, self._run["first_step"] * batch), batch, self._group)
 
     def _token(self) -> str | None:
         """Returns the resume token in the text form of foldmill's checkpoints.
@@ -254,11 +252,12 @@ class Stream:
         The token may leave out what other ranks delivered: a server looks at the group's own
         samples only.
         """
-        if not self._facts or (self._watermark == 0 and not self._delivered):
+        watermark, beyond = self._place
+        if not self._facts or (watermark == 0 and not beyond):
             return None
-        first = self._own_index(self._watermark)
+        first = self._own_index(watermark)
         bits = bytearray()
-        places = sorted(index - first for index in self._delivered)
+        places = sorted(index - first for index in beyond)
         if places and places[-1] >= _TOKEN_SAMPLES:
             raise ValueError(f"sample {first + places[-1]} was given out and sample {first} was "
                              f"not; a stream can continue if less than {_TOKEN_SAMPLES} samples "
@@ -319,10 +318,10 @@ class Stream:
 
     def close(self) -> None:
         """Ends the connection; iterating again opens a new one behind what was given out."""
-        if self._client is not None and self._process == os.getpid():
-            self._stats = self.stats()
-            self._client.close()
-        self._client = None  # after a fork, the connection is the parent's
+        client, self._client = self._client, None  # first, because the rest may be interrupted
+        if client is not None and self._process == os.getpid():  # else it is the parent's
+            self._stats = client.stats()
+            client.close()
 
     def stats(self) -> dict[str, Any]:
         """Returns counters of the present connection, or of the last one.
@@ -368,10 +367,11 @@ class Stream:
         self.close()
         # The loader asks worker 0 first, so worker 0 takes the part with the next sample.
         batch = facts["global_batch"]
-        next_part = (self._own_index(self._watermark) % batch - rank) // world
+        watermark, beyond = self._place
+        next_part = (self._own_index(watermark) % batch - rank) // world
         self._group = (rank + world * ((next_part + worker.id) % parts), world * parts)
-        self._delivered = {index for index in self._delivered
-                           if index % batch % (world * parts) == self._group[0]}
+        self._place = (watermark, frozenset(index for index in beyond if
+                                            index % batch % (world * parts) == self._group[0]))
         return True
 
     def _check_loop(self, worker: Any) -> None:
@@ -382,7 +382,8 @@ class Stream:
         """
         if self._loop is None:
             return
-        place = [self._watermark, len(self._delivered)]
+        watermark, beyond = self._place
+        place = [watermark, len(beyond)]
         loop = worker.seed - worker.id if worker else 0
         # Workers of one loop begin at the same time. Each reads the numbers from the last one
         # backwards and writes them forwards, so one that reads a new place reads its loop as well.
@@ -405,14 +406,19 @@ class Stream:
             made = [value for _, value in arrivals if not isinstance(value, Skipped)]
             item = self._item(made) if made else None
             del made
-            for index, value in arrivals:
-                if isinstance(value, Skipped):
-                    self.skipped.append(value)
-                self._deliver(index)
-            del arrivals, value
+            place = self._place_behind([index for index, _ in arrivals])
+            self._note_skipped([value for _, value in arrivals if isinstance(value, Skipped)])
+            del arrivals
+            self._place = place  # no call, so no interrupt, comes between this line and the next
             if item is not None:
                 yield item
             del item
+
+    def _note_skipped(self, skipped: list[Skipped]) -> None:
+        """Appends what was skipped, once where an interrupt makes it arrive again."""
+        last = self.skipped[len(self.skipped) - len(skipped):]
+        if [one.index for one in last] != [one.index for one in skipped]:
+            self.skipped += skipped
 
     def _item(self, made: list[Any]) -> Any:
         """Returns the sample, or the step of the samples, in the form that was asked for."""
@@ -477,7 +483,7 @@ class Stream:
             return False
         end = (self._facts["n_chain"] if is_pass else
                (self._run["first_step"] + steps) * self._facts["global_batch"])
-        return bool(self._own_index(max(self._watermark, least)) >= end)
+        return bool(self._own_index(max(self._place[0], least)) >= end)
 
 
 def _new_loop() -> Any:
@@ -509,6 +515,26 @@ def _check_items(order: str, raw: bool, stack: bool, tensors: str, pin: bool) ->
 
 def _parameter(key: str, value: Any) -> str:
     return f"rank {value[0]} of {value[1]}" if key == "group" else f"{key} {value!r}"
+
+
+def _index_of_rank(least: int, batch: int, group: tuple[int, int]) -> int:
+    """Returns the smallest index that is at least `least` and of the rank group[0] of group[1]."""
+    rank, world = group
+    step, slot = divmod(least, batch)
+    slot += (rank - slot) % world
+    return step * batch + slot if slot < batch else (step + 1) * batch + rank
+
+
+def _remedy(state: Mapping[str, Any]) -> str:
+    """Says with which first step another run goes on behind a state; "" if it gave out nothing."""
+    facts = state["facts"]
+    if not facts or not (state["watermark"] or state["delivered"]):
+        return ""
+    rank, world = state["group"]
+    batch: int = facts["global_batch"]
+    step = _index_of_rank(state["watermark"], batch, (rank, world)) // batch
+    return f"; without load_state_dict(), first_step={step} goes on with the first step that " \
+           "was not given out as a whole"
 
 
 def _template_date(text: str | None) -> int:
