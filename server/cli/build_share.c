@@ -10,29 +10,28 @@ void fm_build_share_list(fm_build_share_arguments *arguments,
                          fm_option out[FM_BUILD_SHARE_OPTIONS]) {
     const fm_option options[FM_BUILD_SHARE_OPTIONS] = {
         {"catalogue", FM_OPTION_STRING, &arguments->catalogue, "WHERE",
-         "share the job with other workers: postgresql://..., or a file for the workers of one "
-         "machine",
-         .letter = 0},
+         .help =
+             "share the job with other workers: postgresql://..., or a file for the workers of one "
+             "machine"},
         {"job", FM_OPTION_STRING, &arguments->job, "NAME",
-         "with --catalogue: the name of the job (build)", .letter = 0},
+         .help = "with --catalogue: the name of the job (build)"},
         {"publish", FM_OPTION_STRING, &arguments->publish, "DIR",
-         "with --catalogue: copy sealed shards to DIR/shards, where foldmill merge finds them",
-         .letter = 0},
+         .help =
+             "with --catalogue: copy sealed shards to DIR/shards, where foldmill merge finds them"},
         {"renew", FM_OPTION_FLAG, &arguments->renew, NULL,
-         "with --catalogue: replace the chains of the job by those of this dataset; what is done "
-         "stays "
-         "done",
-         .letter = 0},
+         .help = "with --catalogue: replace the chains of the job by those of this dataset; what "
+                 "is done "
+                 "stays "
+                 "done"},
         {"again", FM_OPTION_FLAG, &arguments->again, NULL,
-         "with --catalogue: as --renew, and check every chain again, done or refused", .letter = 0},
+         .help = "with --catalogue: as --renew, and check every chain again, done or refused"},
         {"lease", FM_OPTION_F64, &arguments->lease, "SECONDS",
-         "with --catalogue: a worker that is silent for so long loses its chains (60)",
-         .letter = 0},
+         .help = "with --catalogue: a worker that is silent for so long loses its chains (60)"},
         {"heartbeat", FM_OPTION_F64, &arguments->heartbeat, "SECONDS",
-         "with --catalogue: how often leases are extended (a third of the lease)", .letter = 0},
+         .help = "with --catalogue: how often leases are extended (a third of the lease)"},
         {"pause", FM_OPTION_F64, &arguments->pause, "SECONDS",
-         "with --catalogue: the time before a failed chain is tried again, doubled each time (1)",
-         .letter = 0},
+         .help = "with --catalogue: the time before a failed chain is tried again, doubled each "
+                 "time (1)"},
         {"attempts", FM_OPTION_U64, &arguments->attempts, "N",
          "with --catalogue: after so many failures a chain is refused (5)", .min = 1, .max = 1000},
         {0}};

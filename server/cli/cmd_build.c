@@ -14,6 +14,7 @@
 #include "server/cli/read_input.h"
 #include "server/cli/template_counts.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <limits.h>
 #include <signal.h>
@@ -221,23 +222,22 @@ enum { OPTIONS_MAX = 48 };
 static void list_options(build_arguments *arguments, fm_option out[OPTIONS_MAX]) {
     const fm_option options[] = {
         {"cache", FM_OPTION_STRING, &arguments->cache, "DIR",
-         "the cache to build or to extend (required)", .letter = 0},
+         .help = "the cache to build or to extend (required)"},
         {"jobs", FM_OPTION_U64, &arguments->jobs, "N", "worker threads (one per processor)",
          .letter = 'j', .min = 1, .max = 1024},
         {"single-sequence", FM_OPTION_FLAG, &arguments->single_sequence, NULL,
-         "also build chains without alignments, as single sequences", .letter = 0},
+         .help = "also build chains without alignments, as single sequences"},
         {"complexes", FM_OPTION_FLAG, &arguments->complexes, NULL,
-         "also build complexes: the biological assemblies of experimental mmCIF files",
-         .letter = 0},
+         .help = "also build complexes: the biological assemblies of experimental mmCIF files"},
         {"components", FM_OPTION_STRING, &arguments->components, "FILE",
-         "the chemical components of complexes, as foldmill components reads them (the cache's)",
-         .letter = 0},
+         .help = "the chemical components of complexes, as foldmill components reads them (the "
+                 "cache's)"},
         {"compat", FM_OPTION_STRING, &arguments->compat, "MODE",
-         "'openfold': the features of OpenFold's pipeline bit for bit, including its quirks",
-         .letter = 0},
+         .help =
+             "'openfold': the features of OpenFold's pipeline bit for bit, including its quirks"},
         {"report", FM_OPTION_STRING, &arguments->report, "FILE",
-         "also write the report to FILE, as --json prints it; an earlier report is replaced",
-         .letter = 0},
+         .help =
+             "also write the report to FILE, as --json prints it; an earlier report is replaced"},
         {"shard-mb", FM_OPTION_U64, &arguments->shard_mb, "N", "seal a shard at about N MB (1024)",
          .min = 1, .max = 1u << 20},
         {"worker-memory", FM_OPTION_U64, &arguments->worker_memory, "MIB",
@@ -245,14 +245,13 @@ static void list_options(build_arguments *arguments, fm_option out[OPTIONS_MAX])
          "that needs more is refused, and so is a file that unpacks to a quarter of it",
          .min = 64, .max = 1u << 24},
         {"dataset", FM_OPTION_LIST, &arguments->datasets, "NAME=DIR",
-         "one of several datasets; NAME:predicted=DIR for predictions; may be repeated",
-         .letter = 0},
+         .help = "one of several datasets; NAME:predicted=DIR for predictions; may be repeated"},
         {"add", FM_OPTION_FLAG, &arguments->add, NULL,
-         "keep the cache's chains of another dataset beside the new ones", .letter = 0},
+         .help = "keep the cache's chains of another dataset beside the new ones"},
         {"replace", FM_OPTION_FLAG, &arguments->replace, NULL,
-         "leave the cache's chains of another dataset out", .letter = 0},
+         .help = "leave the cache's chains of another dataset out"},
         {"predicted", FM_OPTION_FLAG, &arguments->source.is_predicted, NULL,
-         "the structures of DATASET are predictions", .letter = 0},
+         .help = "the structures of DATASET are predictions"},
         {"structures", FM_OPTION_STRING, &arguments->source.structures, "DIR",
          "the folder or zip archive of structures, where it is not recognised",
          .again = "the files must be in one place"},
@@ -260,29 +259,28 @@ static void list_options(build_arguments *arguments, fm_option out[OPTIONS_MAX])
          "the folder of alignments, or the .index of an alignment database",
          .again = "the files must be in one place"},
         {"duplicates", FM_OPTION_STRING, &arguments->source.duplicates, "FILE",
-         "chains that share alignments, in the format of duplicate_pdb_chains.txt", .letter = 0},
+         .help = "chains that share alignments, in the format of duplicate_pdb_chains.txt"},
         {"chain-data", FM_OPTION_STRING, &arguments->source.chain_data, "FILE",
-         "cluster sizes, dates and resolutions of chains, in the format of chain_data_cache.json",
-         .letter = 0},
+         .help = "cluster sizes, dates and resolutions of chains, in the format of "
+                 "chain_data_cache.json"},
         {"mmcif-cache", FM_OPTION_STRING, &arguments->source.mmcif_cache, "FILE",
-         "release dates of templates, in the format of mmcif_cache.json", .letter = 0},
+         .help = "release dates of templates, in the format of mmcif_cache.json"},
         {"obsolete", FM_OPTION_STRING, &arguments->source.obsolete, "FILE",
-         "replaced ids, in the format of the PDB's obsolete.dat", .letter = 0},
+         .help = "replaced ids, in the format of the PDB's obsolete.dat"},
         {"entity-clusters", FM_OPTION_STRING, &arguments->source.entity_clusters, "FILE",
-         "clusters of the proteins of complexes, in the format of RCSB's "
-         "clusters-by-entity-40.txt",
-         .letter = 0},
+         .help = "clusters of the proteins of complexes, in the format of RCSB's "
+                 "clusters-by-entity-40.txt"},
         {"no-space-check", FM_OPTION_FLAG, &arguments->no_space_check, NULL,
-         "build even if the estimate exceeds the free space of the disk", .letter = 0},
+         .help = "build even if the estimate exceeds the free space of the disk"},
         {"dry-run", FM_OPTION_FLAG, &arguments->dry_run, NULL,
          "list chains, their files and refused inputs; build nothing", .letter = 'n'},
         {"progress", FM_OPTION_STRING, &arguments->progress, "FORM",
-         "'json': print one JSON object per second to stderr", .letter = 0},
-        {"json", FM_OPTION_FLAG, &arguments->json, NULL, "print the report as one JSON object",
-         .letter = 0},
+         .help = "'json': print one JSON object per second to stderr"},
+        {"json", FM_OPTION_FLAG, &arguments->json, NULL,
+         .help = "print the report as one JSON object"},
         {"quiet", FM_OPTION_FLAG, &arguments->quiet, NULL, "no progress", .letter = 'q'}};
-    _Static_assert(sizeof options / sizeof options[0] + FM_BUILD_SHARE_OPTIONS <= OPTIONS_MAX,
-                   "room for both tables");
+    static_assert(sizeof options / sizeof options[0] + FM_BUILD_SHARE_OPTIONS <= OPTIONS_MAX,
+                  "room for both tables");
     memcpy(out, options, sizeof options);
     fm_build_share_list(&arguments->sharing, out + sizeof options / sizeof options[0]);
 }

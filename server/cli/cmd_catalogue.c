@@ -330,13 +330,12 @@ int fm_cmd_catalogue(int argc, char **argv) {
     const fm_option table[] = {
         {"catalogue", FM_OPTION_STRING, &arguments.catalogue, "WHERE",
          "the catalogue: postgresql://..., or a file", .is_required = true},
-        {"job", FM_OPTION_STRING, &arguments.job, "NAME", "the name of the job (build)",
-         .letter = 0},
+        {"job", FM_OPTION_STRING, &arguments.job, "NAME", .help = "the name of the job (build)"},
         {"from", FM_OPTION_LIST, &arguments.from, "DIR",
-         "rebuild: a cache whose shards are read; may be repeated", .letter = 0},
-        {"json", FM_OPTION_FLAG, &arguments.json, NULL, "print one JSON object", .letter = 0},
+         .help = "rebuild: a cache whose shards are read; may be repeated"},
+        {"json", FM_OPTION_FLAG, &arguments.json, NULL, .help = "print one JSON object"},
         {"all", FM_OPTION_FLAG, &arguments.all, NULL,
-         "status: list all leases and all refused chains; with --json, all items", .letter = 0},
+         .help = "status: list all leases and all refused chains; with --json, all items"},
         {0}};
     const fm_command command = {
         .program = "foldmill catalogue",

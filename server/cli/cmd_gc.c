@@ -56,7 +56,7 @@ int fm_cmd_gc(int argc, char **argv) {
          .max = 1000000},
         {"dry-run", FM_OPTION_FLAG, &dry_run, NULL,
          "show what would be removed, and remove nothing", .letter = 'n'},
-        {"json", FM_OPTION_FLAG, &json, NULL, "print one JSON object", .letter = 0},
+        {"json", FM_OPTION_FLAG, &json, NULL, .help = "print one JSON object"},
         {0}};
     const fm_command command = {
         .program = "foldmill gc",

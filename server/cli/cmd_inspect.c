@@ -198,12 +198,11 @@ int fm_cmd_inspect(int argc, char **argv) {
     bool json = false;
     const fm_option options[] = {
         {"cache", FM_OPTION_STRING, &cache, "DIR", "the cache to show", .is_required = true},
-        {"chain", FM_OPTION_STRING, &chain, "ID", "show this chain, e.g. 1abc_A", .letter = 0},
-        {"json", FM_OPTION_FLAG, &json, NULL, "print one JSON object", .letter = 0},
+        {"chain", FM_OPTION_STRING, &chain, "ID", .help = "show this chain, e.g. 1abc_A"},
+        {"json", FM_OPTION_FLAG, &json, NULL, .help = "print one JSON object"},
         {"as-input", FM_OPTION_STRING, &as_input, "DATE",
-         "with --chain and --json: also the coverage by the MSA, and the templates of a "
-         "prediction, none released after DATE (YYYY-MM-DD, any, query)",
-         .letter = 0},
+         .help = "with --chain and --json: also the coverage by the MSA, and the templates of a "
+                 "prediction, none released after DATE (YYYY-MM-DD, any, query)"},
         {0}};
     const fm_command command = {
         .program = "foldmill inspect",

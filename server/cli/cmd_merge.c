@@ -83,18 +83,18 @@ int fm_cmd_merge(int argc, char **argv) {
          "the catalogue: postgresql://..., or a file", .is_required = true},
         {"cache", FM_OPTION_STRING, &options.cache, "DIR", "the cache to write to",
          .is_required = true},
-        {"job", FM_OPTION_STRING, &options.job, "NAME", "the name of the job (build)", .letter = 0},
+        {"job", FM_OPTION_STRING, &options.job, "NAME", .help = "the name of the job (build)"},
         {"from", FM_OPTION_LIST, &from, "DIR",
-         "a cache that has shards of the job, besides those that the catalogue names; may be "
-         "repeated",
-         .letter = 0},
+         .help =
+             "a cache that has shards of the job, besides those that the catalogue names; may be "
+             "repeated"},
         {"partial", FM_OPTION_FLAG, &options.partial, NULL,
-         "merge although some chains are not done", .letter = 0},
+         .help = "merge although some chains are not done"},
         {"add", FM_OPTION_FLAG, &add, NULL,
-         "keep the cache's chains of another dataset beside those of the job", .letter = 0},
+         .help = "keep the cache's chains of another dataset beside those of the job"},
         {"replace", FM_OPTION_FLAG, &replace, NULL,
-         "leave the cache's chains of another dataset out", .letter = 0},
-        {"json", FM_OPTION_FLAG, &json, NULL, "print one JSON object", .letter = 0},
+         .help = "leave the cache's chains of another dataset out"},
+        {"json", FM_OPTION_FLAG, &json, NULL, .help = "print one JSON object"},
         {"quiet", FM_OPTION_FLAG, &quiet, NULL, "no progress", .letter = 'q'},
         {0}};
     const fm_command command = {

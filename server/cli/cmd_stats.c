@@ -341,7 +341,7 @@ int fm_cmd_stats(int argc, char **argv) {
          .help =
              "also draw the histograms and the sizes of parts into FILE, as SVG; an earlier one "
              "is replaced"},
-        {"json", FM_OPTION_FLAG, &arguments.json, NULL, "print one JSON object", .letter = 0},
+        {"json", FM_OPTION_FLAG, &arguments.json, NULL, .help = "print one JSON object"},
         {0}};
     const fm_command command = {
         .program = "foldmill stats",

@@ -84,7 +84,7 @@ int fm_cmd_verify(int argc, char **argv) {
     bool json = false;
     const fm_option options[] = {
         {"cache", FM_OPTION_STRING, &cache, "DIR", "the cache to check", .is_required = true},
-        {"json", FM_OPTION_FLAG, &json, NULL, "print one JSON object", .letter = 0},
+        {"json", FM_OPTION_FLAG, &json, NULL, .help = "print one JSON object"},
         {0}};
     const fm_command command = {
         .program = "foldmill verify",

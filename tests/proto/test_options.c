@@ -30,7 +30,7 @@ static parsed parse(const char *line, char *room, size_t room_bytes) {
     const fm_option options[] = {
         {"cache", FM_OPTION_STRING, &p.cache, "DIR", "the cache", .letter = 'c'},
         {"jobs", FM_OPTION_U64, &p.jobs, "N", "threads (4)", .min = 1, .max = 256},
-        {"rate", FM_OPTION_F64, &p.rate, "X", "a rate (0.5)", .letter = 0},
+        {"rate", FM_OPTION_F64, &p.rate, "X", .help = "a rate (0.5)"},
         {"quiet", FM_OPTION_FLAG, &p.quiet, NULL, "say less", .letter = 'q'},
         {"also", FM_OPTION_LIST, &p.also, "X", "one more", .letter = 'a'},
         {"single", FM_OPTION_STRING, &p.single, "X", "one", .letter = 's', .again = "use --also"},
@@ -147,7 +147,7 @@ static void help_shows_every_option(void **state) {
     (void)state;
     static const fm_option options[] = {
         {"cache", FM_OPTION_STRING, NULL, "DIR", "the cache", .letter = 'c'},
-        {"an-option-with-a-rather-long-name", FM_OPTION_FLAG, NULL, NULL, "long", .letter = 0},
+        {"an-option-with-a-rather-long-name", FM_OPTION_FLAG, NULL, NULL, .help = "long"},
         {0}};
     const fm_command command = {"foldmill x", "DATA", "does x", "Paragraph.", options, 0, 0};
     char *text;
@@ -179,7 +179,7 @@ static void help_as_a_manual_page(void **state) {
     (void)state;
     static const fm_option options[] = {
         {"cache", FM_OPTION_STRING, NULL, "DIR", "the cache", .letter = 'c', .is_required = true},
-        {"fast", FM_OPTION_FLAG, NULL, NULL, ".so is no request", .letter = 0},
+        {"fast", FM_OPTION_FLAG, NULL, NULL, .help = ".so is no request"},
         {0}};
     const fm_command command = {"foldmill x", "DATA -c DIR",
                                 "does x",     "One.\nTwo \\ n.\n\n  a  b\n\n  c  d\n\n.End.",
@@ -205,7 +205,7 @@ static void help_as_words(void **state) {
     (void)state;
     static const fm_option options[] = {
         {"cache", FM_OPTION_STRING, NULL, "DIR", "the cache", .letter = 'c'},
-        {"fast", FM_OPTION_FLAG, NULL, NULL, "is fast", .letter = 0},
+        {"fast", FM_OPTION_FLAG, NULL, NULL, .help = "is fast"},
         {0}};
     const fm_command command = {"foldmill x", "", "does x", NULL, options, 0, 0};
     char *text = print_in(fm_options_print_words, &command);

@@ -72,18 +72,18 @@ int fm_doctor_main(int argc, char **argv) {
     bool is_json = false, needs_gpu = false;
     fm_option_list folders = {.n = 0}, hosts = {.n = 0};
     const fm_option options[] = {
-        {"gpu", FM_OPTION_FLAG, &needs_gpu, NULL, "a machine without a usable GPU is a fault",
-         .letter = 0},
+        {"gpu", FM_OPTION_FLAG, &needs_gpu, NULL,
+         .help = "a machine without a usable GPU is a fault"},
         {"folder", FM_OPTION_LIST, &folders, "DIR",
-         "a cache, or the place for one or for a run: its free space and reading speed; may be "
-         "repeated",
-         .letter = 0},
+         .help =
+             "a cache, or the place for one or for a run: its free space and reading speed; may be "
+             "repeated"},
         {"against", FM_OPTION_LIST, &hosts, "ADDRESS",
-         "a server, or the meeting point of a run on another host: the time to connect; may be "
-         "repeated",
-         .letter = 0},
+         .help =
+             "a server, or the meeting point of a run on another host: the time to connect; may be "
+             "repeated"},
         {"json", FM_OPTION_FLAG, &is_json, NULL,
-         "print one object: works, findings [{state, what, found, advice}]", .letter = 0},
+         .help = "print one object: works, findings [{state, what, found, advice}]"},
         {0}};
     const fm_command command = {
         .program = "foldmill doctor",
