@@ -5,6 +5,7 @@
 #include "proto/base/histogram.h"
 
 #include <arpa/inet.h>
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
@@ -27,8 +28,8 @@ enum { TEMPORARY_SUFFIX_BYTES = 12 }; /* a dot, eight random digits, the end */
 
 enum { UNIX_PATH_BYTES = sizeof((struct sockaddr_un){0}.sun_path) };
 
-_Static_assert(UNIX_PATH_BYTES == FM_ADDRESS_PATH_BYTES + TEMPORARY_SUFFIX_BYTES,
-               "the temporary name of a path that parses must fit");
+static_assert(UNIX_PATH_BYTES == FM_ADDRESS_PATH_BYTES + TEMPORARY_SUFFIX_BYTES,
+              "the temporary name of a path that parses must fit");
 
 /* -- text */
 

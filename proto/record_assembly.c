@@ -29,7 +29,7 @@ enum {
     N_COPY_BOND,
     N_PAIR,
 };
-_Static_assert(N_PAIR + 1 == FM_PART_N_WORD, "all words of the header are used");
+static_assert(N_PAIR + 1 == FM_PART_N_WORD, "all words of the header are used");
 
 enum { HEAD_BYTES = 64, N_AXIS = 3, SEQUENCE_FLAG = 0x80 };
 
@@ -358,7 +358,7 @@ static void write_head(const assembly_encoder *encoder, fm_writer *writer) {
     fm_write_u16(writer, 0);
     put_texts(part, writer);
 }
-_Static_assert(FM_SHA256_BYTES + 4 * (2 + N_FLOAT) + FM_PART_DATE_BYTES + 2 == HEAD_BYTES, "");
+static_assert(FM_SHA256_BYTES + 4 * (2 + N_FLOAT) + FM_PART_DATE_BYTES + 2 == HEAD_BYTES, "");
 
 fm_status fm_part_assembly_encode(const fm_part_assembly *part, fm_arena *arena,
                                   fm_bytes *ret_bytes, fm_error *reterr) {

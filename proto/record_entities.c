@@ -2,6 +2,7 @@
 #include "proto/record_complex.h"
 #include "proto/record_part.h"
 
+#include <assert.h>
 #include <string.h>
 
 enum { ENTITIES_N, ENTITIES_N_WORD };
@@ -41,4 +42,4 @@ fm_status fm_part_entities_decode(fm_bytes bytes, fm_arena *arena, fm_part_entit
         (fm_part_entities){word[ENTITIES_N], (const fm_part_entity_inputs *)(const void *)inputs};
     return FM_OK;
 }
-_Static_assert(sizeof(fm_part_entity_inputs) == 3 * FM_SHA256_BYTES, "borrowed in place");
+static_assert(sizeof(fm_part_entity_inputs) == 3 * FM_SHA256_BYTES, "borrowed in place");

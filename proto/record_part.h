@@ -15,7 +15,9 @@
 
 #include "proto/record.h"
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "decoded arrays are borrowed in place");
+#include <assert.h>
+
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "decoded arrays are borrowed in place");
 
 enum { FM_PART_N_WORD = 12, FM_PART_HEADER_BYTES = 64, FM_PART_ALIGN = 64 };
 enum { FM_PART_DATE_BYTES = FM_RELEASE_DATE - 1 }; /* "YYYY-MM-DD", or zeros */

@@ -348,8 +348,8 @@ static const kind_rule kind_rules[] = {
     [FM_WIRE_AUTH] = {"AUTH", ON_CONNECTION, 2 + FM_WIRE_SECRET_BYTES, write_auth, read_auth},
 };
 
-_Static_assert(sizeof kind_rules / sizeof kind_rules[0] == FM_WIRE_N_KIND,
-               "every kind of message needs a row in kind_rules");
+static_assert(sizeof kind_rules / sizeof kind_rules[0] == FM_WIRE_N_KIND,
+              "every kind of message needs a row in kind_rules");
 
 static const kind_rule *find_rule(uint32_t kind) {
     return kind >= 1 && kind < FM_WIRE_N_KIND ? &kind_rules[kind] : NULL;

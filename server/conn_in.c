@@ -271,8 +271,8 @@ static const struct {
     [FM_WIRE_AUTH] = {{on_auth, on_auth, NULL}},
 };
 
-_Static_assert(sizeof handlers / sizeof handlers[0] == FM_WIRE_N_KIND,
-               "every kind of message needs a row in handlers");
+static_assert(sizeof handlers / sizeof handlers[0] == FM_WIRE_N_KIND,
+              "every kind of message needs a row in handlers");
 
 static frame_handler *find_handler(const fm_conn *conn, uint8_t kind) {
     assert(kind < FM_WIRE_N_KIND);

@@ -10,6 +10,8 @@
 #include "server/conn.h"
 #include "server/out_ring.h"
 
+#include <assert.h>
+
 typedef enum conn_state {
     CONN_HANDSHAKE,
     CONN_AUTH,
@@ -28,7 +30,7 @@ enum {
     FM_CONN_N_ANSWER = 110,
 };
 
-_Static_assert(FM_OUT_N - FM_CONN_N_ANSWER >= FM_LIMIT_N_STREAM + 2, "room for the last frames");
+static_assert(FM_OUT_N - FM_CONN_N_ANSWER >= FM_LIMIT_N_STREAM + 2, "room for the last frames");
 
 struct fm_conn {
     const fm_conn_host *host;

@@ -5,7 +5,7 @@
 
 enum { WRITE_BYTES = 4 << 20 /* a write takes entries until it has so many bytes */ };
 
-_Static_assert(2 * FM_OUT_N_WRITE <= FM_CHANNEL_N_RUN, "a write is one of the channel's");
+static_assert(2 * FM_OUT_N_WRITE <= FM_CHANNEL_N_RUN, "a write is one of the channel's");
 
 fm_out_frame *fm_out_push(fm_out_ring *ring) {
     assert(ring->n < FM_OUT_N);

@@ -43,9 +43,9 @@ static int compare_hashes(const void *a, const void *b) {
     return memcmp(a, b, sizeof(fm_sha256));
 }
 
-_Static_assert(offsetof(fm_blob_entry, hash) == 0 && offsetof(fm_note_entry, key) == 0 &&
-                   offsetof(fm_shard_info, hash) == 0,
-               "sorted by the hash in front");
+static_assert(offsetof(fm_blob_entry, hash) == 0 && offsetof(fm_note_entry, key) == 0 &&
+                  offsetof(fm_shard_info, hash) == 0,
+              "sorted by the hash in front");
 
 /* Collects the blobs that the results name, sorted by hash, and the shards that hold them. */
 static fm_status gather_blobs(const fm_build_state *state, fm_arena *arena,

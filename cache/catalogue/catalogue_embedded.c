@@ -35,9 +35,9 @@ enum {
     SUSPECT_FAILURES = 2,
 };
 
-_Static_assert(FM_CATALOGUE_PENDING == 0 && FM_CATALOGUE_LEASED == 1 && FM_CATALOGUE_DONE == 2 &&
-                   FM_CATALOGUE_REFUSED == 3,
-               "items store these numbers");
+static_assert(FM_CATALOGUE_PENDING == 0 && FM_CATALOGUE_LEASED == 1 && FM_CATALOGUE_DONE == 2 &&
+                  FM_CATALOGUE_REFUSED == 3,
+              "items store these numbers");
 
 typedef struct embedded {
     fm_catalogue base;

@@ -30,7 +30,7 @@ fm_chain_facts fm_facts_of(const fm_part_sequence *sequence, const fm_part_struc
 
 fm_sha256 fm_facts_key(const fm_sha256 *sequence, const fm_sha256 *structure) {
     static const char title[] = "foldmill key 1\nfacts\0\1\0\0\0\0";
-    _Static_assert(FM_FACTS_STAGE == 1, "the title has it");
+    static_assert(FM_FACTS_STAGE == 1, "the title has it");
     fm_sha256_state *key = fm_sha256_create();
     fm_sha256_update(key, title, sizeof title - 1);
     fm_sha256_update(key, sequence->bytes, sizeof sequence->bytes);

@@ -13,9 +13,9 @@ enum { FORMAT_WITH_COMPLEXES = 2 };
 #define INDEX_MAGIC 0x58494d46u /* "FMIX" */
 #define NOTES_MAGIC 0x544e4d46u /* "FMNT" */
 
-_Static_assert(sizeof(fm_blob_entry) == 64, "blob entries are laid out as in the file");
-_Static_assert(sizeof(fm_chain_entry) == 24, "chain entries are laid out as in the file");
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "entries are borrowed in place");
+static_assert(sizeof(fm_blob_entry) == 64, "blob entries are laid out as in the file");
+static_assert(sizeof(fm_chain_entry) == 24, "chain entries are laid out as in the file");
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "entries are borrowed in place");
 
 static uint64_t padded(uint64_t size) {
     return (size + ALIGN - 1) / ALIGN * ALIGN;

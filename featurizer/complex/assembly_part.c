@@ -13,11 +13,11 @@
 #include <math.h>
 #include <stdio.h>
 
-_Static_assert((int)FM_PART_N_POLYMER == (int)FM_N_POLYMER, "the part checks the polymer");
-_Static_assert((int)FM_PART_NAME_BYTES == (int)FM_COMPONENT_ID &&
-                   (int)FM_PART_NAME_BYTES == (int)FM_COMPONENT_NAME,
-               "names have one size");
-_Static_assert(sizeof(fm_part_bond) == sizeof(fm_assembly_bond), "both have one layout");
+static_assert((int)FM_PART_N_POLYMER == (int)FM_N_POLYMER, "the part checks the polymer");
+static_assert((int)FM_PART_NAME_BYTES == (int)FM_COMPONENT_ID &&
+                  (int)FM_PART_NAME_BYTES == (int)FM_COMPONENT_NAME,
+              "names have one size");
+static_assert(sizeof(fm_part_bond) == sizeof(fm_assembly_bond), "both have one layout");
 
 /* Residues and atoms of the asymmetric unit's chains, one after the other. */
 typedef struct unit_tables {

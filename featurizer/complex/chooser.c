@@ -8,7 +8,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-_Static_assert((int)FM_COMPLEX_ROW_KINDS == (int)FM_N_RECORD_KIND, "the table checks the kinds");
+static_assert((int)FM_COMPLEX_ROW_KINDS == (int)FM_N_RECORD_KIND, "the table checks the kinds");
 
 /* -- weights */
 

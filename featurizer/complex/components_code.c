@@ -6,6 +6,7 @@
 #include "proto/chem/element.h"
 #include "proto/limits.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -319,7 +320,7 @@ static bool pad(const char *name, char out[FM_COMPONENT_ID]) {
     memcpy(out, name, n);
     return true;
 }
-_Static_assert(FM_COMPONENT_ID == FM_COMPONENT_NAME, "pad serves both");
+static_assert(FM_COMPONENT_ID == FM_COMPONENT_NAME, "pad serves both");
 
 const fm_component *fm_components_find(const fm_components *components, const char *id) {
     char padded[FM_COMPONENT_ID];

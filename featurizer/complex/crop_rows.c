@@ -5,6 +5,7 @@
 #include "featurizer/parse/lines.h"
 #include "proto/limits.h"
 
+#include <assert.h>
 #include <string.h>
 
 enum { N_COLUMN = 8, DRAW_VALUES = 4 };
@@ -108,7 +109,7 @@ static fm_status read_references(const rows_reader *reader, fm_crop_request *req
 
 static fm_status read_draws(const rows_reader *reader, fm_crop_row *row) {
     enum { COLUMN = 7 };
-    _Static_assert(sizeof(fm_crop_draw) == DRAW_VALUES * sizeof(int32_t), "four values in order");
+    static_assert(sizeof(fm_crop_draw) == DRAW_VALUES * sizeof(int32_t), "four values in order");
     uint32_t n = count_values(reader, COLUMN);
     if (n % DRAW_VALUES) {
         return fail_at(reader, reader->begin[COLUMN], column_names[COLUMN],

@@ -294,7 +294,7 @@ fm_status fm_complex_features_list(const fm_complex_features *f, const char *pre
         {"atom_perm/data", "<i2", f->n_permuted, 0, f->permutations},
     };
     const size_t n = sizeof rows / sizeof rows[0];
-    _Static_assert(sizeof rows / sizeof rows[0] == FM_COMPLEX_FEATURE_ARRAYS, "one row for each");
+    static_assert(sizeof rows / sizeof rows[0] == FM_COMPLEX_FEATURE_ARRAYS, "one row for each");
     for (size_t i = 0; i < n; i++) {
         if (!list_array(&ret_arrays[i], prefix, rows[i].name, rows[i].dtype, rows[i].n,
                         rows[i].width, rows[i].data, arena)) {

@@ -3,6 +3,7 @@
 
 #include "proto/chem/residue.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* A name as a number, so that comparing it is one instruction. */
@@ -11,7 +12,7 @@ static uint64_t packed(const char name[8]) {
     memcpy(&number, name, sizeof number);
     return number;
 }
-_Static_assert(FM_COMPONENT_ID == 8 && FM_COMPONENT_NAME == 8, "names are packed into 64 bits");
+static_assert(FM_COMPONENT_ID == 8 && FM_COMPONENT_NAME == 8, "names are packed into 64 bits");
 
 static bool is_name(const char name[8], const char *expected) {
     return strncmp(name, expected, 8) == 0;

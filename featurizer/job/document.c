@@ -5,12 +5,13 @@
 #include "proto/base/utf8.h"
 #include "proto/limits.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-_Static_assert(FM_LIMIT_JOB_DEPTH == 32, "a document keeps the last value of each depth");
+static_assert(FM_LIMIT_JOB_DEPTH == 32, "a document keeps the last value of each depth");
 
 /* -- filling */
 

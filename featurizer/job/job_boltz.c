@@ -2,6 +2,7 @@
 #include "featurizer/job/job_read.h"
 #include "proto/limits.h"
 
+#include <assert.h>
 #include <string.h>
 
 static fm_status refuse_key(const fm_value *map, const char *key, const char *why,
@@ -106,8 +107,8 @@ static fm_status take_entity(fm_job_reader *reader, const fm_value *map) {
         if (fm_value_get(map, keys[i])) return take_polymer(reader, map->first, (fm_molecule)i);
     return take_ligand(reader, map->first);
 }
-_Static_assert(FM_MOLECULE_PROTEIN == 0 && FM_MOLECULE_RNA == 1 && FM_MOLECULE_DNA == 2,
-               "the keys of polymers are in the order of fm_molecule");
+static_assert(FM_MOLECULE_PROTEIN == 0 && FM_MOLECULE_RNA == 1 && FM_MOLECULE_DNA == 2,
+              "the keys of polymers are in the order of fm_molecule");
 
 /* -- bonds */
 

@@ -4,6 +4,7 @@
 #include "proto/chem/residue.h"
 #include "featurizer/complex/tokens.h"
 
+#include <assert.h>
 #include <string.h>
 
 typedef struct namer {
@@ -32,11 +33,11 @@ static void list_entities(namer *n) {
         description[e] = job->entities[e].description ? job->entities[e].description : "";
     }
 }
-_Static_assert((int)FM_COMPLEX_PROTEIN == (int)FM_MOLECULE_PROTEIN &&
-                   (int)FM_COMPLEX_RNA == (int)FM_MOLECULE_RNA &&
-                   (int)FM_COMPLEX_DNA == (int)FM_MOLECULE_DNA &&
-                   (int)FM_COMPLEX_LIGAND == (int)FM_MOLECULE_LIGAND,
-               "kinds of entities are molecules");
+static_assert((int)FM_COMPLEX_PROTEIN == (int)FM_MOLECULE_PROTEIN &&
+                  (int)FM_COMPLEX_RNA == (int)FM_MOLECULE_RNA &&
+                  (int)FM_COMPLEX_DNA == (int)FM_MOLECULE_DNA &&
+                  (int)FM_COMPLEX_LIGAND == (int)FM_MOLECULE_LIGAND,
+              "kinds of entities are molecules");
 
 static void list_chains(namer *n) {
     const fm_assembly *a = n->assembly;

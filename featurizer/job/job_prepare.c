@@ -1,11 +1,12 @@
 /* job_prepare.c: the steps by which a job becomes its arrays; see job.h. */
 #include "featurizer/job/prepare.h"
 
+#include <assert.h>
 #include <string.h>
 
 enum { N_TABLE = 10 /* arrays of job_tables.c */ };
-_Static_assert(FM_COMPLEX_SAMPLE_ARRAYS + N_TABLE <= FM_PREPARED_ARRAYS,
-               "a prepared job has room for all arrays");
+static_assert(FM_COMPLEX_SAMPLE_ARRAYS + N_TABLE <= FM_PREPARED_ARRAYS,
+              "a prepared job has room for all arrays");
 
 /* The sample, under the names of a sample that foldmill train reads. */
 static fm_status make_sample(fm_job_work *work, fm_prepared_job *prepared) {

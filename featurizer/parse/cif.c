@@ -242,7 +242,7 @@ static inline uint64_t solid_bits(const uint8_t *at) {
     return (solid >> 7) * UINT64_C(0x0102040810204080) >> 56;
 }
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "solid_bits wants byte 0 lowest");
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "solid_bits wants byte 0 lowest");
 
 static inline uint64_t solid_bits_64(const uint8_t *at) {
     uint64_t bits = 0;

@@ -1,10 +1,11 @@
 /* bytes.c: see bytes.h. Only for little-endian hosts, which every supported machine is. */
 #include "proto/base/bytes.h"
 
+#include <assert.h>
 #include <string.h>
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
-               "the formats are little-endian and read in place");
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+              "the formats are little-endian and read in place");
 
 fm_reader fm_reader_of(const void *data, size_t size) {
     return (fm_reader){.data = data, .size = size};

@@ -499,4 +499,4 @@ const char *fm_tls_peer_name(const fm_tls *tls, char out[FM_TLS_NAME_BYTES]) {
     return out;
 }
 
-_Static_assert(sizeof alpn == sizeof FM_TLS_ALPN, "the wire form has the length of the name");
+static_assert(sizeof alpn == sizeof FM_TLS_ALPN, "the wire form has the length of the name");

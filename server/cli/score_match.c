@@ -4,6 +4,7 @@
 #include "featurizer/complex/features.h"
 #include "proto/base/plural.h"
 
+#include <assert.h>
 #include <string.h>
 
 static const uint32_t NONE = UINT32_MAX;
@@ -369,10 +370,10 @@ static const fm_labelled_complex *describe(const layout *from, fm_arena *arena) 
     return out;
 }
 
-_Static_assert((int)FM_CHAIN_PROTEIN == FM_MOLECULE_PROTEIN &&
-                   (int)FM_CHAIN_RNA == FM_MOLECULE_RNA && (int)FM_CHAIN_DNA == FM_MOLECULE_DNA &&
-                   (int)FM_CHAIN_LIGAND == FM_MOLECULE_LIGAND,
-               "kinds of chains are those of molecules");
+static_assert((int)FM_CHAIN_PROTEIN == FM_MOLECULE_PROTEIN &&
+                  (int)FM_CHAIN_RNA == FM_MOLECULE_RNA && (int)FM_CHAIN_DNA == FM_MOLECULE_DNA &&
+                  (int)FM_CHAIN_LIGAND == FM_MOLECULE_LIGAND,
+              "kinds of chains are those of molecules");
 
 fm_status fm_score_match_make(const fm_assembly *predicted, const fm_assembly *truth,
                               fm_arena *arena, fm_score_match *ret_match, fm_error *reterr) {
