@@ -11,9 +11,7 @@
  * and the parser walks the row again to find the place of a match column. */
 #include "featurizer/msa.h"
 
-#include "featurizer/parse/a3m.h"
 #include "featurizer/parse/lines.h"
-#include "featurizer/parse/stockholm.h"
 #include "proto/base/compress.h"
 #include "proto/chem/residue.h"
 #include "proto/limits.h"
@@ -32,8 +30,7 @@ typedef struct msa_file {
     const fm_msa_input *input;
     size_t name_bytes; /* length of the name without the ending of a compression */
     fm_msa_format format;
-    fm_a3m_options a3m;
-    fm_stockholm_options stockholm;
+    fm_a3m_options how; /* to read it */
     int rank;
     uint32_t first_row, n_row; /* range of rows in the merged alignment */
     uint32_t n_taken;          /* NUL-terminated alignments of the query */
@@ -51,41 +48,6 @@ typedef struct msa_builder {
 } msa_builder;
 
 static const fm_msa_options defaults;
-
-static const struct {
-    const char *ending, *title;
-} formats[FM_MSA_N_FORMAT] = {
-    [FM_MSA_A3M] = {".a3m", "A3M"},
-    [FM_MSA_STOCKHOLM] = {".sto", "Stockholm"},
-};
-
-static size_t name_bytes_of(const char *name) {
-    size_t bare;
-    (void)fm_compression_of_name(name, &bare);
-    return bare;
-}
-
-static bool ends_with(const char *name, size_t name_bytes, const char *end) {
-    size_t n = strlen(end);
-    return name_bytes >= n && memcmp(name + name_bytes - n, end, n) == 0;
-}
-
-fm_msa_format fm_msa_format_of_name(const char *name) {
-    static const char *const others[] = {"uniprot_hits.sto", "hmm_output.sto", "pdb_hits.sto"};
-    size_t n = name_bytes_of(name);
-    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
-        if (n == strlen(others[i]) && memcmp(name, others[i], n) == 0) return FM_MSA_NONE;
-    }
-    for (fm_msa_format format = FM_MSA_NONE + 1; format < FM_MSA_N_FORMAT; format++) {
-        if (ends_with(name, n, formats[format].ending)) return format;
-    }
-    return FM_MSA_NONE;
-}
-
-const char *fm_msa_format_title(fm_msa_format format) {
-    assert(format > FM_MSA_NONE && format < FM_MSA_N_FORMAT);
-    return formats[format].title;
-}
 
 static int rank_of(const char *name) {
     if (strstr(name, "uniref90")) return 0;
@@ -116,12 +78,13 @@ static fm_status list_files(msa_builder *builder, const fm_msa_input *inputs, si
         fm_msa_format format =
             inputs[i].format ? inputs[i].format : fm_msa_format_of_name(inputs[i].name);
         if (format == FM_MSA_NONE) continue;
+        size_t name_bytes;
+        (void)fm_compression_of_name(inputs[i].name, &name_bytes);
         builder->files[builder->n_file++] = (msa_file){
             .input = &inputs[i],
-            .name_bytes = name_bytes_of(inputs[i].name),
+            .name_bytes = name_bytes,
             .format = format,
-            .a3m.compat_openfold = compat,
-            .stockholm.compat_openfold = compat,
+            .how.compat_openfold = compat,
             .rank = compat ? 0 : rank_of(inputs[i].name),
         };
     }
@@ -151,13 +114,6 @@ static bool begins_with_query(fm_bytes text, fm_bytes query, fm_arena *arena) {
     return same;
 }
 
-static fm_status measure_file(const msa_file *file, size_t *ret_n_col, fm_error *reterr) {
-    fm_bytes text = file->input->content;
-    return file->format == FM_MSA_A3M
-               ? fm_a3m_measure(text, &file->a3m, ret_n_col, reterr)
-               : fm_stockholm_measure(text, &file->stockholm, ret_n_col, reterr);
-}
-
 /* Counts the lines of the text from `at` on. */
 static uint64_t count_lines(fm_bytes text, size_t at) {
     fm_lines lines = fm_lines_of(text, false, at, 1);
@@ -173,7 +129,7 @@ static uint64_t count_lines(fm_bytes text, size_t at) {
  * first row is then refused. */
 static fm_status append_a3m(msa_builder *builder, msa_file *file, fm_error *reterr) {
     fm_bytes text = file->input->content, query = builder->query;
-    const bool compat = file->a3m.compat_openfold;
+    const bool compat = file->how.compat_openfold;
     fm_alignment *rows = &builder->rows;
     uint32_t before = rows->n_seq, n_part = 0;
     size_t next = 0;
@@ -187,9 +143,9 @@ static fm_status append_a3m(msa_builder *builder, msa_file *file, fm_error *rete
         n_part++;
         if (is_one || !query.size ||
             begins_with_query((fm_bytes){text.data + begin, end - begin}, query, builder->arena)) {
-            file->a3m.begin = begin;
-            file->a3m.line = line;
-            status = fm_a3m_append(text, &file->a3m, rows, reterr);
+            file->how.begin = begin;
+            file->how.line = line;
+            status = fm_a3m_append(text, &file->how, rows, reterr);
             file->n_taken++;
         }
         if (!more) break;
@@ -199,18 +155,18 @@ static fm_status append_a3m(msa_builder *builder, msa_file *file, fm_error *rete
         builder->n_left_out += n_part - file->n_taken;
         return status;
     }
-    file->a3m.begin = 0;
-    file->a3m.line = 1;
-    return fm_a3m_append(text, &file->a3m, rows, reterr);
+    file->how.begin = 0;
+    file->how.line = 1;
+    return fm_a3m_append(text, &file->how, rows, reterr);
 }
 
 static fm_status append_file(msa_builder *builder, msa_file *file, fm_error *reterr) {
     fm_bytes text = file->input->content;
     uint32_t before = builder->rows.n_seq;
-    fm_status status =
-        file->format == FM_MSA_A3M
-            ? append_a3m(builder, file, reterr)
-            : fm_stockholm_append(text, &file->stockholm, builder->arena, &builder->rows, reterr);
+    fm_status status = file->format == FM_MSA_A3M
+                           ? append_a3m(builder, file, reterr)
+                           : fm_msa_reader_of(file->format)
+                                 ->append(text, &file->how, builder->arena, &builder->rows, reterr);
     if (status) return status;
     uint32_t most = builder->options->max_file_rows;
     if (most && builder->rows.n_seq - before > most) builder->rows.n_seq = before + most;
@@ -224,13 +180,6 @@ static fm_status append_file(msa_builder *builder, msa_file *file, fm_error *ret
 static fm_status name_source(fm_error *reterr, const msa_file *file, fm_status status) {
     if (reterr) fm_error_in(reterr, file->input->name);
     return status;
-}
-
-/* Returns where a row's match column is in its file. */
-static fm_text_place place_of(const msa_file *file, const fm_alignment_row *row, size_t column) {
-    fm_bytes text = file->input->content;
-    return file->format == FM_MSA_A3M ? fm_a3m_locate(text, &file->a3m, row, column)
-                                      : fm_stockholm_locate(text, &file->stockholm, row, column);
 }
 
 /* Puts the letters of options in place of those of the cells. */
@@ -259,7 +208,9 @@ static fm_status check_first_row(msa_builder *builder, const msa_file *file, fm_
         uint8_t here = ids[i], wanted = ids[n + i];
         if (here == wanted || here >= sizeof letters - 1 || wanted >= sizeof letters - 1) continue;
         if (letters[here] == 'X' || letters[wanted] == 'X') continue;
-        fm_text_place place = place_of(file, &rows->row[file->first_row], i);
+        fm_text_place place =
+            fm_msa_reader_of(file->format)
+                ->locate(file->input->content, &file->how, &rows->row[file->first_row], i);
         status = fm_fail_at(reterr, FM_ERR_DATA, place.line, place.column, place.offset,
                             "the alignment's query has %c at residue %zu, the chain's sequence "
                             "has %c; the alignment is of another sequence",
@@ -274,7 +225,9 @@ static fm_status read_files(msa_builder *builder, fm_error *reterr) {
     size_t n_col = builder->query.size, max_rows = 0;
     fm_status status;
     if (n_col == 0) {
-        status = measure_file(&builder->files[0], &n_col, reterr);
+        const msa_file *first = &builder->files[0];
+        status = fm_msa_reader_of(first->format)
+                     ->measure(first->input->content, &first->how, &n_col, reterr);
         if (status) return name_source(reterr, &builder->files[0], status);
     }
     if (n_col == 0) {
@@ -386,7 +339,8 @@ static fm_status fail_unknown(const msa_builder *builder, size_t cell, fm_error 
                        column + 1);
     }
     fm_bytes text = file->input->content;
-    fm_text_place place = place_of(file, &rows->row[row], column);
+    fm_text_place place = fm_msa_reader_of(file->format)
+                              ->locate(file->input->content, &file->how, &rows->row[row], column);
     uint8_t found = place.offset < text.size ? text.data[place.offset] : 0;
     fm_status status =
         found > ' ' && found < 0x7f

@@ -17,25 +17,11 @@
 #ifndef FM_FEATURIZER_MSA_H
 #define FM_FEATURIZER_MSA_H
 
+#include "featurizer/msa_format.h"
 #include "featurizer/parse/alignment.h"
 #include "proto/record.h"
 
 #include <stdbool.h>
-
-typedef enum fm_msa_format {
-    FM_MSA_NONE = 0, /* not an alignment of the chain's MSA */
-    FM_MSA_A3M,
-    FM_MSA_STOCKHOLM,
-    FM_MSA_N_FORMAT /* one more than the last format */
-} fm_msa_format;
-
-/* Returns the format that a file's name implies, ignoring ".gz" at its end: A3M for ".a3m", and
- * Stockholm for ".sto". Every other name gives FM_MSA_NONE. So do "uniprot_hits.sto",
- * "hmm_output.sto" and "pdb_hits.sto", which are not part of the chain's MSA. */
-fm_msa_format fm_msa_format_of_name(const char *name);
-
-/* The format's name for people: "A3M". The format is not FM_MSA_NONE. */
-const char *fm_msa_format_title(fm_msa_format format);
 
 /* One alignment file. name and content are borrowed; the part's source names are copies. */
 typedef struct fm_msa_input {

@@ -429,10 +429,8 @@ static fm_status do_rows(fm_build_work *work, fm_build_chain *job, const char *s
             return fm_fail(reterr, FM_ERR_LIMIT, "more than %d alignment files",
                            FM_BUILD_N_ALIGNMENT);
         }
-        size_t length = strlen(file[i].name);
-        bool is_a3m = length > 4 && strcmp(file[i].name + length - 4, ".a3m") == 0;
         inputs[n] =
-            (fm_msa_input){.name = file[i].name, .format = is_a3m ? FM_MSA_A3M : FM_MSA_STOCKHOLM};
+            (fm_msa_input){.name = file[i].name, .format = fm_msa_format_of_ending(file[i].name)};
         status = fm_build_read_file(work, &file[i], &inputs[n++].content, reterr);
     }
     if (status || n == 0) return status;

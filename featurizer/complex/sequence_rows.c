@@ -5,8 +5,7 @@
  * deletions; what follows is common. */
 #include "featurizer/complex/sequence_rows.h"
 
-#include "featurizer/parse/a3m.h"
-#include "featurizer/parse/stockholm.h"
+#include "featurizer/msa_format.h"
 #include "proto/limits.h"
 
 #include <assert.h>
@@ -244,14 +243,13 @@ static fm_status fail_other(const rows_builder *builder, const fm_alignment *row
 }
 
 static fm_status check_query(const rows_builder *builder, const fm_msa_input *input,
-                             fm_msa_format format, const fm_alignment *rows, fm_error *reterr) {
+                             const fm_msa_reader *reader, const fm_alignment *rows,
+                             fm_error *reterr) {
     for (size_t k = 0; k < builder->n_col; k++) {
         uint8_t here = rows->letters[k], wanted = builder->sequence.data[k];
         if (builder->class_of[here] == builder->class_of[wanted]) continue;
         if (is_any(here, builder->polymer) || is_any(wanted, builder->polymer)) continue;
-        fm_text_place place = format == FM_MSA_A3M
-                                  ? fm_a3m_locate(input->content, NULL, rows->row, k)
-                                  : fm_stockholm_locate(input->content, NULL, rows->row, k);
+        fm_text_place place = reader->locate(input->content, NULL, rows->row, k);
         return fail_other(builder, rows, place, k, reterr);
     }
     return FM_OK;
@@ -265,14 +263,11 @@ static fm_status parse_file(rows_builder *builder, const fm_msa_input *input, ui
         return fm_fail(reterr, FM_ERR_UNSUPPORTED,
                        "the name tells no format, expected .a3m or .sto");
     }
+    const fm_msa_reader *reader = fm_msa_reader_of(format);
     size_t max_rows = fm_alignment_max_rows(input->content.size, builder->n_col);
     fm_status status = fm_alignment_init(&rows, builder->arena, builder->n_col, max_rows, reterr);
-    if (!status) {
-        status = format == FM_MSA_A3M
-                     ? fm_a3m_append(input->content, NULL, &rows, reterr)
-                     : fm_stockholm_append(input->content, NULL, builder->arena, &rows, reterr);
-    }
-    if (!status && rows.n_seq > 0) status = check_query(builder, input, format, &rows, reterr);
+    if (!status) status = reader->append(input->content, NULL, builder->arena, &rows, reterr);
+    if (!status && rows.n_seq > 0) status = check_query(builder, input, reader, &rows, reterr);
     for (uint32_t i = 0; i < rows.n_seq && i < most && !status; i++) {
         size_t first = (size_t)i * builder->n_col;
         const fm_alignment_row *place = &rows.row[i];

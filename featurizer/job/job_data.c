@@ -2,7 +2,7 @@
 #include "featurizer/job/job_data.h"
 
 #include "featurizer/job/job_read.h"
-#include "featurizer/parse/stockholm.h"
+#include "featurizer/msa_format.h"
 #include "proto/base/exact.h"
 #include "proto/base/utf8.h"
 #include "proto/chem/element.h"
@@ -65,16 +65,15 @@ static void put_indices(FILE *out, const char *key, const uint32_t *index, uint3
 
 /* -- alignments */
 
-/* A3M has letters where Stockholm's parser keeps the number of deleted ones. */
-static fm_status put_stockholm(fm_job_work *work, FILE *out, const fm_msa_input *input,
-                               uint32_t n_col) {
+/* A3M has letters where other parsers keep the number of deleted ones. */
+static fm_status put_as_a3m(fm_job_work *work, FILE *out, const fm_msa_input *input,
+                            uint32_t n_col) {
     const size_t mark = fm_arena_mark(work->arena);
     const size_t most = fm_alignment_max_rows(input->content.size, n_col);
     fm_alignment rows;
     fm_status status = fm_alignment_init(&rows, work->arena, n_col, most, work->reterr);
-    if (!status) {
-        status = fm_stockholm_append(input->content, NULL, work->arena, &rows, work->reterr);
-    }
+    const fm_msa_reader *reader = fm_msa_reader_of(input->format);
+    if (!status) status = reader->append(input->content, NULL, work->arena, &rows, work->reterr);
     for (size_t i = 0; i < rows.n_seq && !status; i++) {
         const fm_alignment_row *place = &rows.row[i];
         fputs(">", out);
@@ -94,12 +93,12 @@ static fm_status put_stockholm(fm_job_work *work, FILE *out, const fm_msa_input 
 static fm_status put_alignment(fm_job_work *work, FILE *out, const char *key,
                                const fm_msa_input *input, uint32_t n_col) {
     put_key(out, key);
-    if (input->content.size == 0 || input->format != FM_MSA_STOCKHOLM) {
+    if (input->content.size == 0 || input->format == FM_MSA_A3M) {
         put_text(out, input->content.data, input->content.size);
         return FM_OK;
     }
     fputc('"', out);
-    fm_status status = put_stockholm(work, out, input, n_col);
+    fm_status status = put_as_a3m(work, out, input, n_col);
     fputc('"', out);
     return status;
 }

@@ -249,6 +249,6 @@ fm_status fm_parse_kind_msa(const fm_parse_request *request, fm_error *reterr) {
         fm_msa_build(&input, 1, (fm_bytes){0}, &options, request->arena, &part, &report, reterr);
     if (status) return status;
     if (request->out) return write_msa(request, &part, reterr);
-    print_msa(request, fm_msa_format_title(input.format), &part, &report);
+    print_msa(request, fm_msa_reader_of(input.format)->title, &part, &report);
     return FM_OK;
 }

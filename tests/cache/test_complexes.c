@@ -282,6 +282,19 @@ static void only_what_changed_is_made_again(void **state) {
     tear_down(&test);
 }
 
+static void compressed_inputs_are_the_same(void **state) {
+    (void)state;
+    complexes_case test;
+    set_up(&test);
+    const fm_build_report plain = build_all(&test, (fm_build_options){0});
+    assert_int_equal(run_shell("gzip -r %s", test.base.data), 0);
+    snprintf(test.base.cache, sizeof test.base.cache, "%s/packed", test.base.folder);
+    const fm_build_report packed = build_all(&test, (fm_build_options){0});
+    assert_int_equal(packed.n_built, plain.n_built);
+    assert_same_content(plain, packed);
+    tear_down(&test);
+}
+
 /* What is drawn of the protein chain of an entry: its cluster, and its weight. */
 typedef struct protein_record {
     uint64_t cluster;
@@ -472,6 +485,7 @@ int main(void) {
         cmocka_unit_test(a_complex_is_exported_as_it_is_parsed),
         cmocka_unit_test(samples_are_drawn_of_a_cache),
         cmocka_unit_test(only_what_changed_is_made_again),
+        cmocka_unit_test(compressed_inputs_are_the_same),
         cmocka_unit_test(lists_of_clusters_change_weights_alone),
         cmocka_unit_test(a_broken_file_harms_its_complex_alone),
         cmocka_unit_test(a_build_without_components_is_refused),
