@@ -5,8 +5,13 @@
  * FM_TEST_KILLS sets the number of random instants at which a rank is killed (3). */
 #include "tests/e2e/rank_runs.h"
 
+#include <errno.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 /* -- lost ranks */
 
@@ -95,6 +100,68 @@ static void a_lost_host_costs_no_bit(void **state) {
         0);
 }
 
+/* -- ranks of several hosts that are stopped or hang */
+
+/* Three runs on two hosts, of which a rank without others below it, the leader of its host and the
+ * first rank are stopped. All others end and name it; it ends as soon as it may go on. */
+static void stopped_ranks_are_named_on_all_hosts(void **state) {
+    (void)state;
+    assert_int_equal(
+        run("stop_one() { mkdir $1.s && cd $1.s && ln -s ../socket ../batch.ini . && "
+            "start_on 'a a b b' --dap 2 --steps 1000000 --patience 5 --out run; "
+            "until_step run 3; began=$(date +%s); victim=$(eval echo \\$rank$1); "
+            "kill -STOP $victim; host=$(echo aabb | cut -c$(($1 + 1))); "
+            "for process in $all; do test $process = $victim && continue; wait $process; "
+            "test $? = 1 || return 1; done; "
+            "test $(($(date +%s) - began)) -le 25 || return 1; "
+            "grep -h '^foldmill train: ' on.*.log >said; "
+            "test $(wc -l <said) = 2 && "
+            "! grep -vE \"rank $1 .process $victim on $host\" said && "
+            "kill -CONT $victim && { wait $victim; test $? = 1; }; }; "
+            "{ stop_one 0 & a=$!; stop_one 2 & b=$!; stop_one 3 & c=$!; "
+            "wait $a && wait $b && wait $c; } || { cat *.s/on.*.log >&2; false; }"),
+        0);
+}
+
+/* Stops the main thread of a process, while its other threads go on, until it ends. Returns the
+ * exit code of this program when its command line asks for that. */
+static int hold_main_thread(const char *process) {
+    const pid_t pid = (pid_t)strtol(process, NULL, 10);
+    fm_test_die_with_parent();
+    if (ptrace(PTRACE_SEIZE, pid, NULL, NULL) < 0 || ptrace(PTRACE_INTERRUPT, pid, NULL, NULL)) {
+        fprintf(stderr, "cannot stop a thread: %s\n", strerror(errno));
+        return FM_TEST_SKIPPED;
+    }
+    printf("held\n");
+    fflush(stdout);
+    int state = 0; /* a process that is traced is gone when its tracer knows it, too */
+    while (waitpid(pid, &state, __WALL) == pid && !WIFEXITED(state) && !WIFSIGNALED(state))
+        ;
+    return 0;
+}
+
+/* A rank whose main thread hangs is named by its other thread, and all hosts hear of it. */
+static void a_rank_that_hangs_is_named_on_all_hosts(void **state) {
+    (void)state;
+    char self[512];
+    const ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    assert_true(n > 0);
+    self[n] = '\0';
+    const int code = fm_test_shell_format(
+        folder,
+        ". ./lib; start_on 'a a b b' --dap 2 --steps 1000000 --patience 5 --out hangs; "
+        "until_step hangs 3; %s $rank3 >held & until_true grep -q . held || exit 77; "
+        "began=$(date +%%s); "
+        "for process in $all; do wait $process; test $? = 1 || exit 1; done; "
+        "test $(($(date +%%s) - began)) -le 30 || exit 1; "
+        "grep -h '^foldmill train: ' on.*.log | sort -u >said; cat said >&2; "
+        "test $(wc -l <said) = 1 && grep -qE \"^foldmill train: rank 3 .process $rank3 on b.: "
+        "step [0-9]+, .*: its main thread has hung for 5 s; the other ranks stop\" said",
+        self);
+    if (code == FM_TEST_SKIPPED) skip();
+    assert_int_equal(code, 0);
+}
+
 /* -- the server */
 
 /* All ranks connect again when the server comes back, and the run ends with the same bytes. */
@@ -135,11 +202,14 @@ static void a_server_that_leaves_is_named_once(void **state) {
                      0);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    if (argc == 2) return hold_main_thread(argv[1]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(killed_ranks_cost_no_bit),
         cmocka_unit_test(stopped_ranks_are_named),
         cmocka_unit_test(a_lost_host_costs_no_bit),
+        cmocka_unit_test(stopped_ranks_are_named_on_all_hosts),
+        cmocka_unit_test(a_rank_that_hangs_is_named_on_all_hosts),
         cmocka_unit_test(a_lost_server_costs_no_step),
         cmocka_unit_test(a_server_that_leaves_is_named_once),
     };

@@ -189,6 +189,7 @@ static bool wait_for_all(const member *m, uint32_t number, const exchange *e) {
     const uint64_t deadline_ns = fm_link_deadline(m->hosts->options.exchange_s);
     for (int32_t late; (late = find_late(m, e)) >= 0;) {
         if (fm_board_reason(m->hosts->board)) return false;
+        atomic_fetch_add(&fm_board_own(m->hosts->board)->turns, 1);
         const int32_t lost = fm_host_links_move(m->hosts->links, MOVE_MS);
         if (lost >= 0) {
             lose(m->hosts, lost);

@@ -176,6 +176,7 @@ static bool wait_for_all(member *m, uint32_t number) {
             uint32_t seen = atomic_load_explicit(&slot->published, memory_order_acquire);
             if (seen == number) break;
             if (is_over(m)) return false;
+            atomic_fetch_add(&m->entry[m->comm.rank]->turns, 1);
             fm_board_wait(m->groups->board, &slot->published, seen);
         }
     }

@@ -29,9 +29,10 @@ typedef struct arrival {
 
 struct fm_meeting {
     int32_t rank, size;
-    uint32_t number;       /* gathers so far */
-    bool is_over;          /* one has failed */
-    fm_attendee *peer;     /* [size] of rank 0, else [1]: rank 0 */
+    uint32_t number;   /* gathers so far */
+    bool is_over;      /* one has failed */
+    fm_attendee *peer; /* [size] of rank 0, else [1]: rank 0 */
+    fm_ear ear;
     fm_meeting_tree *tree; /* in place of the connections to rank 0; NULL: there is none */
     char local_host[FM_MEETING_HOST_BYTES]; /* of a meeting with a tree */
     arrival *arrival;                       /* [size] of rank 0 */
@@ -49,6 +50,11 @@ void fm_meeting_cancel(fm_meeting *meeting) {
 static void end(fm_meeting *meeting) {
     fm_meeting_cancel(meeting);
     meeting->is_over = true;
+}
+
+void fm_meeting_heed(fm_meeting *meeting, const char *(*why)(void *context), void *context) {
+    meeting->ear = (fm_ear){why, context};
+    if (meeting->tree) fm_meeting_tree_heed(meeting->tree, &meeting->ear);
 }
 
 static fm_status enter(fm_meeting *meeting, const char *address, const fm_meeting_terms *terms,
@@ -200,15 +206,15 @@ static fm_status receive_all(fm_meeting *meeting, size_t bytes, uint8_t *all, do
         meeting->polls[r] = (struct pollfd){.fd = r ? meeting->peer[r].fd : -1, .events = POLLIN};
     }
     while (n_left > 0) {
-        int ready = poll(meeting->polls, (nfds_t)meeting->size, fm_link_left_ms(deadline_ns));
+        int ready;
+        fm_status status =
+            fm_link_wait(meeting->polls, meeting->size, deadline_ns, &meeting->ear, &ready, reterr);
+        if (status) return status;
         if (ready == 0) return fail_late(meeting, bytes, seconds, reterr);
-        if (ready < 0 && errno != EINTR) {
-            return fm_fail(reterr, FM_ERR_IO, "cannot wait for the ranks: %s", strerror(errno));
-        }
-        for (int32_t r = 1; r < meeting->size && ready > 0; r++) {
+        for (int32_t r = 1; r < meeting->size; r++) {
             bool is_whole;
             if (!meeting->polls[r].revents) continue;
-            fm_status status = take(meeting, r, bytes, all, &is_whole, reterr);
+            status = take(meeting, r, bytes, all, &is_whole, reterr);
             if (status) return status;
             if (!is_whole) continue;
             meeting->polls[r].fd = -1;
@@ -245,8 +251,11 @@ static fm_status gather_as_guest(fm_meeting *meeting, const void *mine, size_t b
     /* When rank 0 has closed the connection, its reason may still be there to read. */
     fm_status sent = fm_link_send(host->fd, &give, mine, deadline_ns, reterr);
     bool is_reason;
-    fm_status status =
-        fm_link_receive_frame(host->fd, &frame, all, deadline_ns, &is_reason, reterr);
+    int ready; /* where nothing comes, there is no time left to receive it */
+    struct pollfd polls = {.fd = host->fd, .events = POLLIN};
+    fm_status status = fm_link_wait(&polls, 1, deadline_ns, &meeting->ear, &ready, reterr);
+    if (status) return status;
+    status = fm_link_receive_frame(host->fd, &frame, all, deadline_ns, &is_reason, reterr);
     if (status && !is_reason) return fm_attendee_fail(host, status, reterr);
     return status ? status : sent;
 }
@@ -314,6 +323,7 @@ fm_status fm_meeting_form_tree(fm_meeting *meeting, const fm_topology *topology,
         return status;
     }
     fm_meeting_local_host(meeting, meeting->local_host);
+    fm_meeting_tree_heed(tree, &meeting->ear);
     for (int32_t r = 0; r < n; r++) {
         if (meeting->peer[r].fd >= 0) close(meeting->peer[r].fd);
         meeting->peer[r].fd = -1;

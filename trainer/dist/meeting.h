@@ -64,9 +64,15 @@ struct fm_topology;
 FM_MUST_USE fm_status fm_meeting_form_tree(fm_meeting *meeting, const struct fm_topology *topology,
                                            double seconds, fm_error *reterr);
 
+/* Lets a gather end before its time: a rank that waits in one asks `why` several times a second,
+ * which returns why the run is over, or NULL. The gather then fails with FM_ERR_CANCELLED and that
+ * reason, along a tree on all ranks. */
+void fm_meeting_heed(fm_meeting *meeting, const char *(*why)(void *context), void *context);
+
 /* Collective: every rank gives `bytes` bytes, the same number; `all` [size * bytes] receives them
  * in rank order. FM_ERR_CLOSED, naming the rank and its host, when a rank is gone or does not come
- * within `seconds`; FM_ERR_PROTOCOL when ranks give different numbers of bytes. After a failure the
+ * within `seconds`; FM_ERR_PROTOCOL when ranks give different numbers of bytes; FM_ERR_CANCELLED
+ * with a reason that fm_meeting_heed has heard on some rank. After a failure the
  * meeting can only be closed, and so it is for all other ranks. */
 FM_MUST_USE fm_status fm_meeting_gather(fm_meeting *meeting, const void *mine, size_t bytes,
                                         void *all, double seconds, fm_error *reterr);

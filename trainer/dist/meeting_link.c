@@ -10,6 +10,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
+enum { LOOK_MS = 200 }; /* between two questions why the run is over */
+
 void fm_frame_encode(const fm_frame *frame, uint8_t out[FM_FRAME_BYTES]) {
     fm_writer w = fm_writer_of(out, FM_FRAME_BYTES);
     fm_write_u32(&w, FM_FRAME_WORD);
@@ -38,6 +40,26 @@ uint64_t fm_link_deadline(double seconds) {
     const double year = 365 * 86400.0;
     double bounded = seconds < 0 ? 0 : seconds < year ? seconds : year;
     return fm_clock_ns() + (uint64_t)(bounded * 1e9);
+}
+
+fm_status fm_ear_ask(const fm_ear *ear, fm_error *reterr) {
+    const char *why = ear->why ? ear->why(ear->context) : NULL;
+    return why ? fm_fail(reterr, FM_ERR_CANCELLED, "%s", why) : FM_OK;
+}
+
+fm_status fm_link_wait(struct pollfd *polls, int32_t n, uint64_t deadline_ns, const fm_ear *ear,
+                       int *ret_ready, fm_error *reterr) {
+    int left;
+    do {
+        fm_status status = fm_ear_ask(ear, reterr);
+        if (status) return status;
+        left = fm_link_left_ms(deadline_ns);
+        *ret_ready = poll(polls, (nfds_t)n, ear->why && left > LOOK_MS ? LOOK_MS : left);
+        if (*ret_ready < 0 && errno != EINTR) {
+            return fm_fail(reterr, FM_ERR_IO, "cannot wait for the ranks: %s", strerror(errno));
+        }
+    } while (*ret_ready < 0 || (*ret_ready == 0 && left > 0));
+    return FM_OK;
 }
 
 /* What the result of send or recv means to the callers of fm_link_*_some. */
@@ -104,7 +126,8 @@ static fm_status receive_reason(int fd, const fm_frame *frame, uint64_t deadline
                                 fm_error *reterr) {
     char text[FM_FRAME_TEXT_BYTES + 1];
     size_t kept = frame->bytes < FM_FRAME_TEXT_BYTES ? frame->bytes : FM_FRAME_TEXT_BYTES;
-    bool is_known = frame->number == FM_ERR_CLOSED || frame->number == FM_ERR_NOT_FOUND;
+    bool is_known = frame->number == FM_ERR_CLOSED || frame->number == FM_ERR_NOT_FOUND ||
+                    frame->number == FM_ERR_CANCELLED;
     fm_status reason = is_known ? (fm_status)frame->number : FM_ERR_PROTOCOL;
     fm_status status = receive(fd, text, kept, deadline_ns, reterr);
     if (status) return status;

@@ -49,6 +49,21 @@ uint64_t fm_link_deadline(double seconds);
 long fm_link_receive_some(int fd, void *data, size_t bytes);
 long fm_link_send_some(int fd, const void *data, size_t bytes);
 
+/* Whom a rank asks while it waits for others: `why` returns why the run is over, or NULL. */
+typedef struct fm_ear {
+    const char *(*why)(void *context); /* NULL: nobody is asked */
+    void *context;
+} fm_ear;
+
+/* FM_ERR_CANCELLED with the reason why the run is over; FM_OK where it is not. */
+FM_MUST_USE fm_status fm_ear_ask(const fm_ear *ear, fm_error *reterr);
+
+/* Waits until something has come from one of n connections; *ret_ready: from how many, 0 when the
+ * deadline has passed. Asks the ear several times a second. FM_ERR_CANCELLED, FM_ERR_IO. */
+struct pollfd;
+FM_MUST_USE fm_status fm_link_wait(struct pollfd *polls, int32_t n, uint64_t deadline_ns,
+                                   const fm_ear *ear, int *ret_ready, fm_error *reterr);
+
 /* Sends a frame with its payload. FM_ERR_CLOSED, without naming the other end, when it is gone or
  * the deadline passes. */
 FM_MUST_USE fm_status fm_link_send(int fd, const fm_frame *frame, const void *payload,

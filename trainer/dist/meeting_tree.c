@@ -1,8 +1,9 @@
 /* meeting_tree.c: see meeting_tree.h. A rank receives from one child after another as they come,
- * and listens to its parent meanwhile, which speaks before it has all only to say that the gather
- * has failed. */
+ * and listens to its parent and the other children meanwhile. These speak then only to say that the
+ * gather has failed. */
 #include "trainer/dist/meeting_tree.h"
 
+#include "proto/base/histogram.h"
 #include "trainer/dist/host_connect.h"
 #include "trainer/dist/meeting_link.h"
 #include "trainer/dist/meeting_open.h"
@@ -32,6 +33,7 @@ struct fm_meeting_tree {
     struct pollfd *polls; /* [n_child + 1] */
     uint8_t *below;       /* the bytes of this rank's subtree; grows */
     size_t room;
+    fm_ear ear;
 };
 
 /* -- opening */
@@ -110,6 +112,10 @@ void fm_meeting_tree_cancel(fm_meeting_tree *tree) {
         if (tree->peer[i].who.fd >= 0) shutdown(tree->peer[i].who.fd, SHUT_RDWR);
 }
 
+void fm_meeting_tree_heed(fm_meeting_tree *tree, const fm_ear *ear) {
+    tree->ear = *ear;
+}
+
 void fm_meeting_tree_close(fm_meeting_tree *tree) {
     if (!tree) return;
     for (int32_t i = 0; tree->peer && i < n_peer(tree); i++)
@@ -176,23 +182,19 @@ static fm_status take_child(passage *g, int32_t i, fm_error *error) {
     return status;
 }
 
-/* Waits for the children that have not come, and for the parent, which has nothing good to say. */
+/* Waits for the children that have not come. The others and the parent have nothing good to say. */
 static fm_status collect(passage *g, fm_tree_action *action, fm_error *error) {
     fm_meeting_tree *t = g->t;
     fm_status status = FM_OK;
     while (!status && g->state.state == FM_TREE_COLLECTS) {
-        for (int32_t i = 0; i < n_peer(t); i++) {
-            const bool is_over = i < t->n_child && t->peer[i].has_come;
-            t->polls[i] = (struct pollfd){.fd = is_over ? -1 : t->peer[i].who.fd, .events = POLLIN};
-        }
-        int ready = poll(t->polls, (nfds_t)n_peer(t), fm_link_left_ms(g->collects_ns));
-        if (ready == 0) return fail_late(g, error);
-        if (ready < 0 && errno != EINTR) {
-            return fm_fail(error, FM_ERR_IO, "cannot wait for the ranks: %s", strerror(errno));
-        }
-        for (int32_t i = 0; i < n_peer(t) && ready > 0 && !status; i++) {
+        for (int32_t i = 0; i < n_peer(t); i++)
+            t->polls[i] = (struct pollfd){.fd = t->peer[i].who.fd, .events = POLLIN};
+        int ready;
+        status = fm_link_wait(t->polls, n_peer(t), g->collects_ns, &t->ear, &ready, error);
+        if (!status && ready == 0) return fail_late(g, error);
+        for (int32_t i = 0; i < n_peer(t) && !status; i++) {
             if (!t->polls[i].revents) continue;
-            if (i == t->n_child) {
+            if (i == t->n_child || t->peer[i].has_come) {
                 status = receive_from(g, i, FM_FRAME_FAIL, 0, g->all, g->collects_ns, error);
             } else {
                 status = take_child(g, i, error);
@@ -201,6 +203,23 @@ static fm_status collect(passage *g, fm_tree_action *action, fm_error *error) {
         }
     }
     return status;
+}
+
+/* Receives the bytes of all ranks from the parent. */
+static fm_status hear_parent(const passage *g, size_t all_bytes, fm_error *error) {
+    fm_meeting_tree *t = g->t;
+    const fm_attendee *parent = &t->peer[t->n_child].who;
+    const uint64_t begin_ns = fm_clock_ns();
+    int ready;
+    t->polls[0] = (struct pollfd){.fd = parent->fd, .events = POLLIN};
+    fm_status status = fm_link_wait(t->polls, 1, g->waits_ns, &t->ear, &ready, error);
+    if (status) return status;
+    if (ready > 0) {
+        return receive_from(g, t->n_child, FM_FRAME_ALL, all_bytes, g->all, g->waits_ns, error);
+    }
+    status = fm_fail(error, FM_ERR_CLOSED, "did not answer within %.0f s",
+                     (double)(fm_clock_ns() - begin_ns) * 1e-9);
+    return fm_attendee_fail(parent, status, error);
 }
 
 /* Puts the bytes of all ranks into the order of ranks. */
@@ -220,8 +239,7 @@ static fm_status pass(passage *g, fm_error *error) {
         status = send_to(g, t->n_child, FM_FRAME_GIVE, (size_t)t->tree.size[t->rank] * g->bytes,
                          t->below, g->waits_ns, error);
         /* Where the parent has ended the connection, its reason may still be there to read. */
-        fm_status waited =
-            receive_from(g, t->n_child, FM_FRAME_ALL, all_bytes, g->all, g->waits_ns, error);
+        fm_status waited = hear_parent(g, all_bytes, error);
         status = waited ? waited : status;
         if (!status) action = fm_tree_all_came(&g->state);
     } else if (!status) {
@@ -253,7 +271,8 @@ fm_status fm_meeting_tree_gather(fm_meeting_tree *tree, uint32_t number, const v
     memcpy(tree->below, mine, bytes);
     for (int32_t i = 0; i < tree->n_child; i++)
         tree->peer[i].has_come = false;
-    fm_status status = pass(&g, error);
+    fm_status status = fm_ear_ask(&tree->ear, error);
+    if (!status) status = pass(&g, error);
     if (status && fm_tree_fail(&g.state) == FM_TREE_TELL) {
         for (int32_t i = 0; i < n_peer(tree); i++)
             fm_link_send_reason(tree->peer[i].who.fd, error);

@@ -4,6 +4,7 @@
 #define FM_TRAINER_MEETING_TREE_H
 
 #include "trainer/dist/meeting.h"
+#include "trainer/dist/meeting_link.h"
 #include "trainer/dist/topology.h"
 
 typedef struct fm_meeting_tree fm_meeting_tree;
@@ -21,6 +22,9 @@ void fm_meeting_tree_close(fm_meeting_tree *tree);
 FM_MUST_USE fm_status fm_meeting_tree_gather(fm_meeting_tree *tree, uint32_t number,
                                              const void *mine, size_t bytes, void *all,
                                              double seconds, fm_error *error);
+
+/* As fm_meeting_heed. */
+void fm_meeting_tree_heed(fm_meeting_tree *tree, const fm_ear *ear);
 
 /* Ends all connections, and keeps their descriptors. */
 void fm_meeting_tree_cancel(fm_meeting_tree *tree);

@@ -4,7 +4,9 @@
 #include "tests/trainer/common/step_sample.h"
 #include "tests/testing/testing.h"
 
+#include "proto/base/histogram.h"
 #include "trainer/app/ranks/ranks.h"
+#include "trainer/dist/board.h"
 #include "trainer/step/schedule.h"
 
 #include <errno.h>
@@ -28,6 +30,7 @@ typedef struct scene {
     fm_block_order order;          /* of ranks that have trainers */
     fm_recompute_policy recompute; /* of the odd rank's trainer; the others keep all */
     bool has_other_bit;            /* of the average */
+    double patience_s;             /* of all ranks; 0: as by default */
 } scene;
 
 /* How a rank ended. */
@@ -64,7 +67,10 @@ static int tear_down(void **state) {
  * */
 static int run_rank(const scene *s, int32_t rank) {
     ending *own = &endings[rank];
-    fm_world world = {.rank = rank, .size = fm_layout_ranks(&s->layout), .local_rank = rank};
+    fm_world world = {.rank = rank,
+                      .size = fm_layout_ranks(&s->layout),
+                      .local_rank = rank,
+                      .patience_s = s->patience_s};
     snprintf(world.meeting, sizeof world.meeting, "unix:%s/meeting", folder);
     fm_ranks *ranks;
     const fm_groups *groups;
@@ -327,6 +333,39 @@ static void a_rank_that_is_lost_is_named_once(void **state) {
     assert_true(strchr(said, '\n') == said + strlen(said) - 1);
 }
 
+/* The odd rank says that it works, and sleeps. The others work as long. */
+static fm_status hang_alone(const scene *s, const fm_groups *groups, fm_papers *papers,
+                            fm_error *reterr) {
+    (void)papers, (void)reterr;
+    const uint64_t begin_ns = fm_clock_ns();
+    volatile uint64_t n = 0;
+    atomic_store(&groups->entry->works, 1);
+    while ((double)(fm_clock_ns() - begin_ns) * 1e-9 < 1.5 * s->patience_s) {
+        if (groups->place.rank == s->odd) usleep(100000);
+        n = n + 1;
+    }
+    atomic_store(&groups->entry->works, 0);
+    return FM_OK;
+}
+
+static void a_rank_that_hangs_is_named_once(void **state) {
+    (void)state;
+    const scene s = {.layout = {1, 1, 2}, .odd = 1, .prepare = hang_alone, .patience_s = 1.5};
+    char said[2 * FM_ERROR_MESSAGE_BYTES], expected[300];
+    run_ranks(&s);
+    for (int32_t r = 0; r < fm_layout_ranks(&s.layout); r++) {
+        assert_true(WIFEXITED(exit_state[r]) && WEXITSTATUS(exit_state[r]) == EXIT_LOST);
+        assert_true(endings[r].is_over && !endings[r].is_met);
+    }
+    take_said(said, sizeof said);
+    snprintf(expected, sizeof expected,
+             "ranks: rank 1 (process %d on %s): before the first step: its main thread has hung "
+             "for 2 s; "
+             "the other ranks stop\n",
+             (int)process[1], host);
+    assert_string_equal(said, expected);
+}
+
 /* -- who is compared with whom */
 
 /* It is the first rank of the run or, for the schedule of exchanges, of the same branch. */
@@ -381,6 +420,7 @@ int main(void) {
         cmocka_unit_test(another_recorded_step_is_named),
         cmocka_unit_test(one_failure_is_that_of_all),
         cmocka_unit_test(a_rank_that_is_lost_is_named_once),
+        cmocka_unit_test(a_rank_that_hangs_is_named_once),
         cmocka_unit_test(ranks_are_compared_within_their_branch),
         cmocka_unit_test(some_layouts_are_compared_like_this),
     };

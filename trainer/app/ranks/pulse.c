@@ -1,5 +1,6 @@
 /* pulse.c: see pulse.h. A gather of the meeting already names the ranks that are late, and rank 0
- * tells the reason to all others; so the pulse is nothing but gathers. */
+ * tells the reason to all others; so the pulse is nothing but gathers. Where the ranks of a host
+ * end the run for another reason, the gather under way ends with it on all hosts. */
 #include "trainer/app/ranks/pulse.h"
 
 #include <poll.h>
@@ -8,15 +9,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BEAT_MS = 1000, LOOK_MS = 100 };
+enum {
+    BEAT_MS = 1000,
+    LOOK_MS = 100,
+    TELL_MS = 2000, /* for the other hosts to hear why this one ends the run */
+};
 
 struct fm_pulse {
     fm_board *board;
     fm_meeting *meeting;
     fm_pulse_options options;
     pthread_t thread;
-    _Atomic bool is_quiet, ends;
+    _Atomic bool is_quiet, ends, has_ended;
 };
+
+/* Why the run is over on this host; the other hosts must hear it. */
+static const char *find_reason(void *context) {
+    const fm_pulse *pulse = context;
+    return atomic_load(&pulse->is_quiet) ? NULL : fm_board_reason(pulse->board);
+}
 
 static void *beat(void *argument) {
     fm_pulse *pulse = argument;
@@ -27,13 +38,17 @@ static void *beat(void *argument) {
             fm_meeting_gather(pulse->meeting, "", 1, all, pulse->options.still_s, &error);
         if (status && !atomic_load(&pulse->is_quiet)) {
             char reason[FM_BOARD_REASON_BYTES];
-            snprintf(reason, sizeof reason, "no pulse between the hosts: %.300s", error.message);
+            const char *what = status == FM_ERR_CANCELLED ? "" : "no pulse between the hosts: ";
+            snprintf(reason, sizeof reason, "%s%.360s", what, error.message);
             pulse->options.end(pulse->board, reason);
         }
         if (status) break;
-        for (int ms = 0; ms < BEAT_MS && !atomic_load(&pulse->ends); ms += LOOK_MS)
+        for (int ms = 0; ms < BEAT_MS && !atomic_load(&pulse->ends); ms += LOOK_MS) {
+            if (find_reason(pulse)) break;
             poll(NULL, 0, LOOK_MS);
+        }
     }
+    atomic_store(&pulse->has_ended, true);
     return NULL;
 }
 
@@ -54,6 +69,7 @@ fm_status fm_pulse_start(fm_board *board, int32_t rank, int32_t size,
     fm_status status = fm_meeting_open_on(&pulse->meeting, own, rank, size, &terms, reterr);
     if (!status && options->topology) {
         status = fm_meeting_form_tree(pulse->meeting, options->topology, options->open_s, reterr);
+        fm_meeting_heed(pulse->meeting, find_reason, pulse);
     }
     if (!status && pthread_create(&pulse->thread, NULL, beat, pulse) != 0) {
         status = fm_fail(reterr, FM_ERR_NOMEM, "no thread for the pulse between hosts");
@@ -73,6 +89,9 @@ void fm_pulse_quieten(fm_pulse *pulse) {
 
 void fm_pulse_stop(fm_pulse *pulse) {
     if (!pulse) return;
+    for (int ms = 0; ms < TELL_MS && find_reason(pulse) && !atomic_load(&pulse->has_ended);
+         ms += LOOK_MS)
+        poll(NULL, 0, LOOK_MS);
     atomic_store(&pulse->is_quiet, true);
     atomic_store(&pulse->ends, true);
     fm_meeting_cancel(pulse->meeting);

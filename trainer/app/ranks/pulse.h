@@ -3,7 +3,8 @@
  * Ranks of one host watch each other (watch.h). Between hosts only connections would tell, and they
  * stay open when a host loses its power or its network, or when a process is stopped. So all ranks
  * of a run on several hosts gather one byte about every second, at a separate meeting. If a rank
- * does not come, the run ends on all hosts with an error that names the rank and its host. */
+ * does not come, the run ends on all hosts with an error that names the rank and its host. When the
+ * ranks of a host end the run for a reason of their own, the other hosts hear it at once. */
 #ifndef FM_TRAINER_PULSE_H
 #define FM_TRAINER_PULSE_H
 

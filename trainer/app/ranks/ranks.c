@@ -17,7 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { WHY_BYTES = 320, PIECE_BYTES = 1 << 20, REASON_TRIES = 20, REASON_US = 50000 };
+enum { WHY_BYTES = 320, PIECE_BYTES = 1 << 20, REASON_TRIES = 40, REASON_US = 50000 };
 static const double meet_s = 120, /* for all ranks to come */
     exchange_s = 60,              /* for a rank in an exchange on GPUs */
     patience_s = 20,              /* for a rank that gives no sign */
@@ -103,6 +103,12 @@ static void end_run(void *context, const char *why) {
     fm_watch_end(ranks->board, text);
 }
 
+/* The main thread waits in a gather, which no reason ends: the watch cancels the meeting. */
+static const char *note_turn(void *context) {
+    atomic_fetch_add(&fm_board_own(((const fm_ranks *)context)->board)->turns, 1);
+    return NULL;
+}
+
 fm_status fm_ranks_join(fm_ranks *ranks, const char *device, const fm_kernels *kernels,
                         const fm_groups **ret_groups, fm_error *reterr) {
     fm_status status = FM_OK;
@@ -116,6 +122,7 @@ fm_status fm_ranks_join(fm_ranks *ranks, const char *device, const fm_kernels *k
         status = fm_shm_groups_open(&ranks->layout, kernels, ranks->meeting, ranks->board, &options,
                                     gather_s, &ranks->shm, reterr);
         if (!status) ranks->groups = *fm_shm_groups_get(ranks->shm);
+        if (!status) fm_meeting_heed(ranks->meeting, note_turn, ranks);
     } else {
         const fm_run_end run = {.reason = find_reason, .end = end_run, .context = ranks};
         status = fm_device_groups_create(&ranks->layout, kernels, ranks->meeting, "peer",
@@ -134,6 +141,10 @@ int32_t fm_ranks_rank(const fm_ranks *ranks) {
 
 int32_t fm_ranks_size(const fm_ranks *ranks) {
     return ranks->world.size;
+}
+
+bool fm_ranks_note_work(fm_ranks *ranks, bool works) {
+    return ranks->shm && atomic_exchange(&fm_board_own(ranks->board)->works, works);
 }
 
 fm_status fm_ranks_gather(fm_ranks *ranks, const void *own, size_t bytes, void *all,

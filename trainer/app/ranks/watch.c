@@ -1,5 +1,6 @@
 /* watch.c: see watch.h. Each rank raises its own beat and looks at those of the others, so any one
- * that is left notices the rest. The end of a process is seen at once by its file descriptor. */
+ * that is left notices the rest. The end of a process is seen at once by its file descriptor. The
+ * beat goes on while the rank's main thread hangs, so each thread also looks at its own process. */
 #include "trainer/app/ranks/watch.h"
 
 #include "proto/base/histogram.h"
@@ -9,12 +10,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { LOOK_MS = 200 };
 static const double
     asleep_s = 5, /* this thread was not run for so long, so the others may not have been either */
-    last_s = 8;   /* for this process to end by itself when the run is over */
+    last_s = 8,   /* for this process to end by itself when the run is over */
+    idle = 0.02;  /* processors that a process uses at most whose main thread hangs */
 
 /* What this rank knows of another. */
 typedef struct watched {
@@ -28,8 +31,11 @@ struct fm_watch {
     fm_meeting *meeting;
     pthread_t thread;
     _Atomic bool ends;
-    double still_s; /* a rank that does not move for so long is lost */
-    watched *other; /* [ranks of this host] */
+    double still_s;     /* a rank that does not move for so long is lost */
+    watched *other;     /* [ranks of this host] */
+    double worked_cpu;  /* seconds of processors that this process had used when it last moved */
+    uint64_t worked_ns; /* that was then */
+    uint32_t turns;     /* of its waits, when it was last looked at */
 };
 
 static double seconds_since(uint64_t ns) {
@@ -76,8 +82,37 @@ static void look_at_all(fm_watch *watch) {
         if (place != fm_board_place(watch->board)) look_at(watch, place);
 }
 
+static double used_cpu_s(void) {
+    struct timespec used = {.tv_sec = 0};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+    return (double)used.tv_sec + 1e-9 * (double)used.tv_nsec;
+}
+
+static void begin_own(fm_watch *watch) {
+    watch->worked_cpu = used_cpu_s();
+    watch->worked_ns = fm_clock_ns();
+}
+
+/* Ends the run when this rank should work, and its process neither uses time of a processor nor
+ * waits for other ranks. */
+static void look_at_own(fm_watch *watch) {
+    const fm_board_rank *own = fm_board_own(watch->board);
+    const uint32_t turns = atomic_load(&own->turns);
+    const bool moves = turns != watch->turns || !atomic_load(&own->works) ||
+                       used_cpu_s() - watch->worked_cpu > idle * watch->still_s;
+    watch->turns = turns;
+    if (moves) begin_own(watch);
+    if (seconds_since(watch->worked_ns) < watch->still_s) return;
+    char what[200], reason[FM_BOARD_REASON_BYTES];
+    fm_board_describe(watch->board, fm_board_place(watch->board), what, sizeof what);
+    snprintf(reason, sizeof reason, "%s: its main thread has hung for %.0f s; the other ranks stop",
+             what, watch->still_s);
+    fm_watch_end(watch->board, reason);
+}
+
 /* Begins to wait for their next moves anew. */
 static void trust_all(fm_watch *watch) {
+    begin_own(watch);
     for (int32_t place = 0; place < fm_board_size(watch->board); place++)
         watch->other[place].moved_ns = fm_clock_ns();
 }
@@ -90,7 +125,10 @@ static void *keep_watch(void *argument) {
         atomic_fetch_add(&own->beat, 1);
         if (seconds_since(looked_ns) > asleep_s) trust_all(watch);
         looked_ns = fm_clock_ns();
-        if (!over_ns) look_at_all(watch);
+        if (!over_ns) {
+            look_at_own(watch);
+            look_at_all(watch);
+        }
         if (!over_ns && fm_board_reason(watch->board)) {
             over_ns = fm_clock_ns();
             fm_meeting_cancel(watch->meeting);
@@ -114,6 +152,7 @@ fm_status fm_watch_start(const char *name, fm_board *board, fm_meeting *meeting,
     watch->board = board;
     watch->meeting = meeting;
     watch->still_s = still_s;
+    begin_own(watch);
     for (int32_t place = 0; place < size; place++) {
         const fm_board_rank *entry = fm_board_entry(board, place);
         bool is_own = place == fm_board_place(board);

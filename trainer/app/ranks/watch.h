@@ -1,9 +1,10 @@
 /* watch.h: a thread that watches the ranks of this host, so that none waits for one that is gone.
  *
- * Two kinds of ranks end the run for all. The process of the first has ended without leaving in
+ * Three kinds of ranks end the run for all. The process of the first has ended without leaving in
  * order. The second has not moved for a while, because it was stopped or the system does not let
- * it run. Exchanges and gathers that are under way then fail. The process is ended if it has not
- * ended itself soon after. */
+ * it run. The third computes on a CPU and should work, and its main thread hangs. Exchanges
+ * and gathers that are under way then fail. The process is ended if it has not ended itself soon
+ * after. */
 #ifndef FM_TRAINER_WATCH_H
 #define FM_TRAINER_WATCH_H
 

@@ -210,8 +210,10 @@ static void take_next(fm_train_run *run, rank_report *report) {
     uint64_t wanted;
     report->has = HAS_NOTHING_YET;
     if (!find_wanted(run, &wanted)) return;
+    const bool works = fm_ranks_note_work(run->ranks, false);
     fm_status status =
         work_of(run)->take_next(run, rounds->next_slot, wanted, &rounds->next, &is_lost, &error);
+    fm_ranks_note_work(run->ranks, works);
     if (is_lost) {
         char quoted[FM_ERROR_MESSAGE_BYTES];
         fm_log(FM_LOG_WARN, "server_lost", "why=%s",
@@ -331,7 +333,9 @@ static fm_status reconnect_all(fm_train_run *run, fm_error *reterr) {
     run->rounds->next.is_taken = false; /* it belongs to the old connection */
     run->rounds->first_has = FM_FEED_ANY;
     fm_error error;
+    const bool works = fm_ranks_note_work(run->ranks, false);
     status = work_of(run)->reconnect(run, &error);
+    fm_ranks_note_work(run->ranks, works);
     if (status && status != FM_ERR_CANCELLED) run->rounds->own_failure = error;
     return FM_OK;
 }
@@ -467,7 +471,9 @@ static fm_status finish_step(fm_train_run *run, double rate, bool is_updated, fm
         rate = fm_train_rate(run);
     }
     if (run->is_torn) return fm_fail(reterr, FM_ERR_CLOSED, "the update was not completed");
+    const bool works = fm_ranks_note_work(run->ranks, false); /* it writes files */
     fm_status status = fm_train_finish_step(run, rate, reterr);
+    fm_ranks_note_work(run->ranks, works);
     fm_train_saves_note_step(run); /* the update was made, also when what follows it has failed */
     return fm_train_rounds_agree_to_fail(run, status);
 }
@@ -614,12 +620,16 @@ static fm_status queue_round(fm_train_run *run, uint32_t n_sample, double wait_s
     return FM_OK;
 }
 
-fm_status fm_train_rounds_advance(fm_train_run *run, fm_error *reterr) {
+static fm_status advance(fm_train_run *run, fm_error *reterr) {
     uint64_t asked_ns = fm_clock_ns();
     unsigned saves;
     fm_status status = agree(run, &saves, reterr);
     double wait_s = fm_train_seconds_since(asked_ns);
-    if (!status) status = fm_train_save(run, saves, reterr);
+    if (!status && saves) {
+        const bool works = fm_ranks_note_work(run->ranks, false);
+        status = fm_train_save(run, saves, reterr);
+        fm_ranks_note_work(run->ranks, works);
+    }
     if (status) return status;
     uint32_t n_sample;
     rank_report *round = run->rounds->samples[run->queue.n_queued % FM_MOST_QUEUED];
@@ -637,4 +647,11 @@ fm_status fm_train_rounds_advance(fm_train_run *run, fm_error *reterr) {
     run->queued_step++;
     run->slot = 0;
     return finish_step(run, fm_train_rate(run), false, reterr);
+}
+
+fm_status fm_train_rounds_advance(fm_train_run *run, fm_error *reterr) {
+    fm_ranks_note_work(run->ranks, true);
+    fm_status status = advance(run, reterr);
+    fm_ranks_note_work(run->ranks, false);
+    return status;
 }
