@@ -9,6 +9,7 @@
 #include "proto/base/histogram.h"
 #include "proto/base/log.h"
 #include "proto/base/temporary.h"
+#include "trainer/app/common/last_words.h"
 #include "trainer/app/common/stop.h"
 #include "trainer/app/ranks/cores.h"
 #include "trainer/app/ranks/world.h"
@@ -126,9 +127,11 @@ static void note_end(launch *l, int32_t rank, int state) {
     int code = WIFEXITED(state) ? WEXITSTATUS(state) : 1;
     bool is_late = l->failed_ns != 0;
     if (WIFSIGNALED(state) && !is_late) {
-        fprintf(stderr, "%s: rank %d (process %d) was killed by signal %d (%s)\n",
-                l->options->program, (int)rank, (int)l->child[rank], WTERMSIG(state),
-                strsignal(WTERMSIG(state)));
+        char why[FM_LAST_WORDS_BYTES];
+        snprintf(why, sizeof why, "rank %d (process %d) was killed by signal %d (%s)", (int)rank,
+                 (int)l->child[rank], WTERMSIG(state), strsignal(WTERMSIG(state)));
+        fprintf(stderr, "%s: %s\n", l->options->program, why);
+        fm_last_words_say_why(why);
     }
     l->child[rank] = 0;
     l->n_alive--;

@@ -3,6 +3,7 @@
 
 #include "proto/base/hash.h"
 #include "proto/base/log.h"
+#include "trainer/app/common/last_words.h"
 #include "trainer/app/common/stop.h"
 #include "trainer/app/device/choose_device.h"
 #include "trainer/app/device/device_groups.h"
@@ -262,7 +263,8 @@ void fm_ranks_leave(fm_ranks *ranks) {
     if (!status) atomic_store(&fm_board_own(ranks->board)->has_left, 1);
 }
 
-void fm_ranks_fail(fm_ranks *ranks, const fm_error *error) {
+/* Ends the run for this host, unless another rank has. */
+static void fail_alone(fm_ranks *ranks, const fm_error *error) {
     /* A connection may end a moment before the end of its process is seen, which says more. */
     for (int i = 0; i < REASON_TRIES && error->status == FM_ERR_CLOSED; i++) {
         if (fm_ranks_is_over(ranks)) return;
@@ -277,6 +279,12 @@ void fm_ranks_fail(fm_ranks *ranks, const fm_error *error) {
         snprintf(text, sizeof text, "rank %d: %s", (int)ranks->world.rank, what);
     }
     fm_watch_end(ranks->board, text);
+}
+
+void fm_ranks_fail(fm_ranks *ranks, const fm_error *error) {
+    fail_alone(ranks, error);
+    const char *why = fm_board_reason(ranks->board);
+    if (why) fm_last_words_say_why(why);
 }
 
 bool fm_ranks_is_over(const fm_ranks *ranks) {

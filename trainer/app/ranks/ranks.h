@@ -79,7 +79,8 @@ uint64_t fm_paper_of_parameters(const fm_params *params);
 void fm_ranks_leave(fm_ranks *ranks);
 
 /* Ends the run for all ranks of this host, because this one has failed alone: prints the reason,
- * unless another has ended the run already. */
+ * unless another has ended the run already. Who supervises this process hears the reason in either
+ * case. */
 void fm_ranks_fail(fm_ranks *ranks, const fm_error *error);
 /* Whether the run was ended for this host's ranks, so that this process has only to go. */
 bool fm_ranks_is_over(const fm_ranks *ranks);

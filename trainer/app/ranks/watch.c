@@ -4,6 +4,7 @@
 #include "trainer/app/ranks/watch.h"
 
 #include "proto/base/histogram.h"
+#include "trainer/app/common/last_words.h"
 
 #include <poll.h>
 #include <pthread.h>
@@ -48,6 +49,7 @@ static const char *program;
 void fm_watch_end(fm_board *board, const char *reason) {
     if (!fm_board_end(board, reason)) return;
     fprintf(stderr, "%s: %s\n", program, reason);
+    fm_last_words_say_why(reason);
 }
 
 static bool has_ended(const watched *w) {

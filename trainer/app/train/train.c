@@ -19,12 +19,14 @@
 #include "proto/base/machine.h"
 #include "proto/base/plural.h"
 #include "proto/base/program.h"
+#include "trainer/app/common/last_words.h"
 #include "trainer/app/common/results_folder.h"
 #include "trainer/app/common/stop.h"
 #include "trainer/app/device/choose_device.h"
 #include "trainer/app/ranks/launch.h"
 #include "trainer/app/train/begin_from.h"
 #include "trainer/app/train/check_samples.h"
+#include "trainer/app/train/supervise.h"
 #include "trainer/app/train/train_complexes.h"
 #include "trainer/app/train/train_order.h"
 #include "trainer/app/train/train_rounds.h"
@@ -320,6 +322,7 @@ static fm_status train(fm_train_run *run, fm_error *reterr) {
     fm_status status = begin(run, reterr);
     if (status) return status == FM_ERR_CANCELLED ? FM_OK : status;
     if (is_first) announce(run);
+    fm_last_words_say_begun();
     fm_train_steps_begin(run, run->set->quiet || !is_first);
     fm_train_end_phase(run, FM_START_CHECKS);
     run->start_ns = fm_clock_ns();
@@ -461,11 +464,19 @@ static fm_status train_in_place(fm_train_run *run, int *ret_code, fm_error *rete
     return status;
 }
 
+/* Reports the error of a run, also to the process that supervises it. */
+static int report(const fm_error *error) {
+    char why[FM_ERROR_TEXT_BYTES];
+    fm_error_format(error, why, sizeof why);
+    fm_last_words_say_why(why);
+    return fm_program_report(fm_train_program, error);
+}
+
 /* Reports the error of one of several ranks: what all know, the first one says. */
 static int report_rank(fm_train_run *run, const fm_error *error) {
     const bool is_agreed = fm_train_rounds_is_agreed(run);
     if (!is_agreed) fm_ranks_fail(run->ranks, error);
-    if (is_agreed && fm_train_is_first(run)) return fm_program_report(fm_train_program, error);
+    if (is_agreed && fm_train_is_first(run)) return report(error);
     return error->status == FM_ERR_USAGE ? FM_EXIT_USAGE : FM_EXIT_FAILED;
 }
 
@@ -488,20 +499,22 @@ int fm_train_main(int argc, char **argv) {
     if (set.show_config) return show_config(&set);
     if (set.help_config) return help_config();
     if (set.check_samples) return check_samples(&set);
+    int code = FM_EXIT_OK;
+    if (set.supervises && !fm_last_words_are_heard()) {
+        status = fm_supervise(&set, &code, &error);
+        return status ? fm_program_report(fm_train_program, &error) : code;
+    }
     fm_train_run *run = calloc(1, sizeof *run);
     if (!run) {
         fm_fail(&error, FM_ERR_NOMEM, "no memory for a run");
         return fm_program_report(fm_train_program, &error);
     }
-    int code = FM_EXIT_OK;
     run->set = &set;
     run->lock.fd = -1;
     run->start = fm_start_phases_from(began_ns);
     status = create_parts(run, &error);
     if (!status) status = train_in_place(run, &code, &error);
-    if (status) {
-        code = run->ranks ? report_rank(run, &error) : fm_program_report(fm_train_program, &error);
-    }
+    if (status) code = run->ranks ? report_rank(run, &error) : report(&error);
     bool is_first = fm_train_is_first(run);
     if (status && is_first && run->advice[0]) {
         fprintf(stderr, "%s: %s\n", fm_train_program, run->advice);

@@ -54,6 +54,9 @@ static const char description[] =
     "starts a new run with the parameters and the average of a checkpoint of\n"
     "another run or of `foldmill import`. Steps, moments and the data stream start\n"
     "from 0.\n\n"
+    "--supervise starts a run again that was killed or has failed, with --resume, up\n"
+    "to --restarts times, after 1 s, 2 s, 4 s and so on. DIR/restarts.jsonl has the\n"
+    "reasons. A signal stops the run for good.\n\n"
     "--eval-every N scores the moving average of the parameters every N steps on the\n"
     "whole chains of --eval-snapshot. A process beside the run (foldmill eval) does\n"
     "it on another GPU, on the CPU, or with --eval-share on this GPU between steps. The\n"
@@ -222,6 +225,10 @@ static fm_status read_options(fm_train_options *set, int argc, char **argv, fm_e
         {"patience", FM_OPTION_U64, &set->patience_s, "S",
          .help = "seconds that a rank may give no sign before it is lost (20)", .min = 5,
          .max = 3600},
+        {"supervise", FM_OPTION_FLAG, &set->supervises, NULL,
+         .help = "start the run again from its newest checkpoint when it fails"},
+        {"restarts", FM_OPTION_U64, &set->restarts, "N",
+         .help = "how often --supervise starts it again (20)", .min = 1, .max = 100000},
         {"steps", FM_OPTION_U64, &set->steps, "N", .help = "updates in all (100)", .letter = 'n',
          .min = 1, .max = FM_LIMIT_STEP},
         {"batch-schedule", FM_OPTION_STRING, &set->batch_schedule, "B@S,...",
@@ -325,6 +332,7 @@ fm_status fm_train_options_parse(fm_train_options *set, int argc, char **argv, f
                               .data_timeout_s = 600,
                               .eval_wait_s = 600,
                               .patience_s = 20,
+                              .restarts = 20,
                               .argc = argc,
                               .argv = argv};
     fm_status status = read_options(set, argc, argv, reterr);

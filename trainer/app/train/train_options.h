@@ -21,6 +21,8 @@ typedef struct fm_train_options {
     const char *batch_schedule; /* NULL: the configuration's batch */
     bool crosses_hosts;         /* ranks of a sample may be on several */
     uint64_t patience_s;        /* for a rank that gives no sign */
+    bool supervises;            /* starts the run again when it fails, */
+    uint64_t restarts;          /* so often at most */
     bool quiet, resume, show_config, help_config, stop_on_divergence, check_samples;
     bool skips_bad; /* follows from bad_samples */
     /* The command line as it was given, for advice. */
