@@ -8,6 +8,7 @@
 #include "proto/batch.h"
 
 #include "proto/base/hash.h"
+#include "proto/packed_rows.h"
 
 #include <assert.h>
 #include <math.h>
@@ -180,6 +181,11 @@ static fm_status check_tensor(const fm_tensor_view *view, const fm_tensor_view *
         return fm_fail_at(reterr, FM_ERR_CORRUPT, 0, 0, offset, "%s has rank %u, the limit is %u",
                           rule->name, view->rank, FM_LIMIT_RANK);
     }
+    /* So that zeros, which take no room, are not more than the rows that came. */
+    if (fm_schema_packing(view->id) == FM_PACKED_COUNTS && !sizes->has[N_ROW]) {
+        return fm_fail_at(reterr, FM_ERR_CORRUPT, 0, 0, offset,
+                          "%s of cycle %u comes without the rows of msa", rule->name, view->cycle);
+    }
     fm_status status = check_shape(rule, view, sizes, offset, reterr);
     if (status) return status;
     size_t bytes;
@@ -239,10 +245,16 @@ static size_t table_end(const fm_sample *sample) {
     return table_start(sample) + (size_t)sample->n_tensor * DESCRIPTOR_BYTES;
 }
 
+/* Bytes of a tensor's data when encoded. */
+static size_t stored_bytes(const fm_tensor_view *view) {
+    fm_packing packing = fm_schema_packing(view->id);
+    return packing ? fm_packed_bytes(packing, view->data, view->bytes) : view->bytes;
+}
+
 size_t fm_sample_encoded_bytes(const fm_sample *sample) {
     size_t end = table_end(sample);
     for (uint32_t i = 0; i < sample->n_tensor; i++)
-        end = align_up(end, ALIGNMENT) + sample->tensor[i].bytes;
+        end = align_up(end, ALIGNMENT) + stored_bytes(&sample->tensor[i]);
     return end;
 }
 
@@ -261,7 +273,9 @@ static size_t widest_bytes(const fm_tensor_rule *rule, size_words *sizes) {
         widest *= size;
         word += length + (word[length] == ' ');
     }
-    return (widest + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    fm_packing packing = fm_schema_packing(rule->id);
+    if (packing) widest = fm_packed_most_bytes(packing, widest);
+    return align_up(widest, ALIGNMENT);
 }
 
 /* Bytes of a sample that has every tensor of its kind. */
@@ -344,7 +358,8 @@ static void write_head(fm_writer *writer, const fm_sample *sample, size_t total_
     fm_write_align(writer, 8);
 }
 
-static void write_descriptor(fm_writer *writer, const fm_tensor_view *view, size_t offset) {
+static void write_descriptor(fm_writer *writer, const fm_tensor_view *view, size_t offset,
+                             fm_bytes stored) {
     fm_write_u16(writer, view->id);
     fm_write_u8(writer, view->cycle);
     fm_write_u8(writer, view->dtype);
@@ -352,8 +367,20 @@ static void write_descriptor(fm_writer *writer, const fm_tensor_view *view, size
     for (uint32_t i = 0; i < FM_LIMIT_RANK; i++)
         fm_write_u32(writer, view->shape[i]);
     fm_write_u64(writer, offset);
-    fm_write_u64(writer, view->bytes);
-    fm_write_u64(writer, fm_xxh3(view->data, view->bytes));
+    fm_write_u64(writer, stored.size);
+    fm_write_u64(writer, fm_xxh3(stored.data, stored.size));
+}
+
+/* Writes a tensor's data, packed if its rule says so, and returns them. */
+static fm_bytes write_data(const fm_tensor_view *view, uint8_t *out) {
+    fm_packing packing = fm_schema_packing(view->id);
+    const fm_bytes stored = {out, stored_bytes(view)};
+    if (packing) {
+        fm_packed_encode(packing, view->data, view->bytes, out);
+    } else if (stored.size > 0) {
+        memcpy(out, view->data, stored.size);
+    }
+    return stored;
 }
 
 void fm_sample_encode(const fm_sample *sample, uint8_t *out) {
@@ -361,19 +388,17 @@ void fm_sample_encode(const fm_sample *sample, uint8_t *out) {
     size_t total_bytes = fm_sample_encoded_bytes(sample);
     fm_writer writer = fm_writer_of(out, total_bytes);
     write_head(&writer, sample, total_bytes);
-    size_t offset = table_end(sample);
+    size_t end = table_end(sample);
     for (uint32_t i = 0; i < sample->n_tensor; i++) {
-        offset = align_up(offset, ALIGNMENT);
-        write_descriptor(&writer, &sample->tensor[i], offset);
-        offset += sample->tensor[i].bytes;
+        size_t start = align_up(end, ALIGNMENT);
+        memset(out + end, 0, start - end);
+        const fm_bytes stored = write_data(&sample->tensor[i], out + start);
+        write_descriptor(&writer, &sample->tensor[i], start, stored);
+        end = start + stored.size;
     }
     uint64_t check = fm_xxh3(out + CHECKED_FROM, writer.at - CHECKED_FROM);
     memcpy(out + 16, &check, sizeof check);
-    for (uint32_t i = 0; i < sample->n_tensor; i++) {
-        fm_write_align(&writer, ALIGNMENT);
-        fm_write_bytes(&writer, sample->tensor[i].data, sample->tensor[i].bytes);
-    }
-    assert(!writer.failed && writer.at == total_bytes);
+    assert(!writer.failed && writer.at == table_end(sample) && end == total_bytes);
 }
 
 /* -- decoding */
@@ -458,8 +483,15 @@ static fm_status read_head(fm_reader *reader, fm_sample *sample, fm_error *reter
     return check_head(sample, reterr);
 }
 
-/* Reads one descriptor. *data_end is the end of the data so far and advances past this tensor's. */
-static fm_status read_descriptor(fm_reader *reader, fm_tensor_view *view, uint64_t *ret_check,
+/* A tensor's data as they came, and the checksum that they should have. */
+typedef struct stored_data {
+    fm_bytes bytes;
+    uint64_t check;
+} stored_data;
+
+/* Reads one descriptor, without the view's data and bytes. *data_end is the end of the data so far
+ * and advances past this tensor's. */
+static fm_status read_descriptor(fm_reader *reader, fm_tensor_view *view, stored_data *ret_stored,
                                  size_t *data_end, fm_error *reterr) {
     size_t at = reader->at;
     view->id = fm_read_u16(reader);
@@ -469,7 +501,7 @@ static fm_status read_descriptor(fm_reader *reader, fm_tensor_view *view, uint64
     for (uint32_t i = 0; i < FM_LIMIT_RANK; i++)
         view->shape[i] = fm_read_u32(reader);
     uint64_t offset = fm_read_u64(reader), bytes = fm_read_u64(reader);
-    *ret_check = fm_read_u64(reader);
+    ret_stored->check = fm_read_u64(reader);
     size_t start = align_up(*data_end, ALIGNMENT);
     if (rank > FM_LIMIT_RANK || offset != start || start > reader->size ||
         bytes > reader->size - start) {
@@ -484,35 +516,80 @@ static fm_status read_descriptor(fm_reader *reader, fm_tensor_view *view, uint64
         }
     }
     view->rank = (uint8_t)rank;
-    view->bytes = (size_t)bytes;
-    view->data = reader->data + start;
+    ret_stored->bytes = (fm_bytes){reader->data + start, (size_t)bytes};
     *data_end = start + (size_t)bytes;
     return FM_OK;
 }
 
-static fm_status read_tensors(fm_reader *reader, const fm_sample *sample, fm_tensor_view *tensor,
-                              bool verify_checksums, fm_error *reterr) {
-    size_words sizes = {.n_res = sample->n_res};
-    size_t data_end = reader->at + (size_t)sample->n_tensor * DESCRIPTOR_BYTES;
-    for (uint32_t i = 0; i < sample->n_tensor; i++) {
-        size_t at = reader->at;
-        uint64_t check = 0;
-        fm_status status = read_descriptor(reader, &tensor[i], &check, &data_end, reterr);
-        if (status) return status;
-        status = check_tensor(&tensor[i], i ? &tensor[i - 1] : NULL, sample->n_cycle, &sizes, at,
-                              reterr);
-        if (status) return status;
-        if (verify_checksums && fm_xxh3(tensor[i].data, tensor[i].bytes) != check) {
-            return fm_fail_at(reterr, FM_ERR_CORRUPT, 0, 0, at,
-                              "the data of %s (cycle %u) does not match its checksum",
-                              fm_schema_find(tensor[i].id)->name, tensor[i].cycle);
-        }
+/* Fills the data of a checked view: in place, or unpacked in the arena. */
+static fm_status unpack(fm_tensor_view *view, fm_packing packing, fm_bytes stored, size_t at,
+                        fm_arena *arena, fm_error *reterr) {
+    view->data = stored.data;
+    if (!packing) return FM_OK;
+    uint8_t *data = fm_arena_alloc(arena, view->bytes);
+    if (!data) return fm_arena_full(arena, reterr);
+    view->data = data;
+    if (fm_packed_decode(packing, stored, view->bytes, data)) return FM_OK;
+    return fm_fail_at(reterr, FM_ERR_CORRUPT, 0, 0, at,
+                      "the %zu bytes of %s (cycle %u) are not %zu packed values", stored.size,
+                      fm_schema_find(view->id)->name, view->cycle, view->bytes);
+}
+
+/* The table's reader and what it has come to. */
+typedef struct tensor_reader {
+    fm_reader *reader;
+    uint32_t n_cycle;
+    bool verify_checksums;
+    fm_arena *arena;
+    size_words sizes;
+    size_t data_end;
+} tensor_reader;
+
+/* Reads the tensor of one descriptor. `previous` is NULL for the first. */
+static fm_status read_tensor(tensor_reader *r, const fm_tensor_view *previous, fm_tensor_view *view,
+                             fm_error *reterr) {
+    size_t at = r->reader->at;
+    stored_data stored = {0};
+    fm_status status = read_descriptor(r->reader, view, &stored, &r->data_end, reterr);
+    if (status) return status;
+    fm_packing packing = fm_schema_packing(view->id);
+    view->bytes = stored.bytes.size;
+    if (packing && !tensor_bytes(view, &view->bytes)) {
+        return fm_fail_at(reterr, FM_ERR_CORRUPT, 0, 0, at,
+                          "%s of cycle %u has more than %zu bytes unpacked",
+                          fm_schema_find(view->id)->name, view->cycle, FM_LIMIT_FRAME_BYTES);
     }
-    if (data_end != reader->size) {
-        return fm_fail_at(reterr, FM_ERR_CORRUPT, 0, 0, data_end,
-                          "found %zu bytes after the last tensor", reader->size - data_end);
+    status = check_tensor(view, previous, r->n_cycle, &r->sizes, at, reterr);
+    if (status) return status;
+    if (r->verify_checksums && fm_xxh3(stored.bytes.data, stored.bytes.size) != stored.check) {
+        return fm_fail_at(reterr, FM_ERR_CORRUPT, 0, 0, at,
+                          "the data of %s (cycle %u) does not match its checksum",
+                          fm_schema_find(view->id)->name, view->cycle);
+    }
+    return unpack(view, packing, stored.bytes, at, r->arena, reterr);
+}
+
+static fm_status read_tensors(fm_reader *reader, const fm_sample *sample, fm_tensor_view *tensor,
+                              bool verify_checksums, fm_arena *arena, fm_error *reterr) {
+    tensor_reader r = {.reader = reader,
+                       .n_cycle = sample->n_cycle,
+                       .verify_checksums = verify_checksums,
+                       .arena = arena,
+                       .sizes = {.n_res = sample->n_res},
+                       .data_end = reader->at + (size_t)sample->n_tensor * DESCRIPTOR_BYTES};
+    for (uint32_t i = 0; i < sample->n_tensor; i++) {
+        fm_status status = read_tensor(&r, i ? &tensor[i - 1] : NULL, &tensor[i], reterr);
+        if (status) return status;
+    }
+    if (r.data_end != reader->size) {
+        return fm_fail_at(reterr, FM_ERR_CORRUPT, 0, 0, r.data_end,
+                          "found %zu bytes after the last tensor", reader->size - r.data_end);
     }
     return FM_OK;
+}
+
+size_t fm_sample_arena_bytes(size_t encoded_bytes) {
+    return FM_LIMIT_N_SEGMENT * (sizeof(fm_tensor_view) + ALIGNMENT) + 2 * encoded_bytes;
 }
 
 fm_status fm_sample_decode(fm_bytes bytes, bool verify_checksums, fm_arena *arena,
@@ -524,7 +601,7 @@ fm_status fm_sample_decode(fm_bytes bytes, bool verify_checksums, fm_arena *aren
     if (status) return status;
     fm_tensor_view *tensor = fm_arena_calloc(arena, sample.n_tensor, sizeof *tensor);
     if (!tensor) return fm_arena_full(arena, reterr);
-    status = read_tensors(&reader, &sample, tensor, verify_checksums, reterr);
+    status = read_tensors(&reader, &sample, tensor, verify_checksums, arena, reterr);
     if (status) return status;
     sample.tensor = tensor;
     *ret_sample = sample;

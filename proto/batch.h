@@ -5,7 +5,7 @@
  *
  *     header   fixed part, chain name
  *     table    one descriptor per tensor: id, cycle, dtype, rank, shape, offset, bytes, xxh3
- *     data     the tensors in table order, each 64-byte aligned
+ *     data     the tensors in table order, each 64-byte aligned, some packed
  *
  * docs/reference/wire.md has the byte tables. The encoding is canonical (tensors ordered by cycle,
  * shared first, then by id), so two samples are equal exactly when their bytes are. */
@@ -73,11 +73,16 @@ size_t fm_sample_max_complex_bytes(uint32_t n_token, uint32_t n_atom, uint32_t n
 void fm_sample_encode(const fm_sample *sample, uint8_t *out);
 
 /* Decodes a sample and fills *ret_sample with views that borrow `bytes` (64-byte aligned) and the
- * arena. It checks bounds, schema, dtypes and that shapes agree with each other, and with
- * verify_checksums also the checksums. It does NOT check the values' ranges. FM_ERR_CORRUPT's
- * message names the offset and the expected value. */
+ * arena, which holds the views and the unpacked tensors. It checks bounds, schema, dtypes and that
+ * shapes agree with each other, and with verify_checksums also the checksums. It does NOT check the
+ * values' ranges. FM_ERR_CORRUPT's message names the offset and the expected value. FM_ERR_LIMIT:
+ * the arena is full. */
 FM_MUST_USE fm_status fm_sample_decode(fm_bytes bytes, bool verify_checksums, fm_arena *arena,
                                        fm_sample *ret_sample, fm_error *reterr);
+
+/* Returns the bytes of an arena that holds what decoding takes, for every sample of a stream whose
+ * largest one has encoded_bytes. */
+size_t fm_sample_arena_bytes(size_t encoded_bytes);
 
 /* Decodes only what is before the tensors and covered by the header's checksum: which sample this
  * is, and of which chain. It tells whose tensors are damaged. ret_sample->tensor is NULL. */

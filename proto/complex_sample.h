@@ -2,7 +2,8 @@
  *
  * AlphaFold 3's network reads matrices of bonds, encodings with one 1 in 32, 64 or 128 places, and
  * features of template pairs: 50 to 200 MB for a crop of 384 tokens. The compact form has ids,
- * pairs and atoms instead, 1 to 4 MB. Files keep it and servers send it; the consumer expands it.
+ * pairs and atoms instead, 1 to 4 MB. Files keep it, and servers send it with packed rows; the
+ * consumer expands it.
  * docs/reference/complex-samples.md has the arrays of both forms. */
 #ifndef FM_COMPLEX_SAMPLE_H
 #define FM_COMPLEX_SAMPLE_H

@@ -156,12 +156,19 @@ const fm_tensor_rule *fm_schema_find_named(fm_sample_kind kind, const char *name
     return NULL;
 }
 
+fm_packing fm_schema_packing(uint32_t id) {
+    if (id == FM_T_COMPLEX_MSA) return FM_PACKED_CLASSES;
+    return id == FM_T_COMPLEX_DELETION ? FM_PACKED_COUNTS : FM_PLAIN;
+}
+
 uint64_t fm_schema_hash(void) {
     char text[TEXT_BYTES];
     size_t at = 0;
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
-        int n = snprintf(text + at, sizeof text - at, "%u %s %u %u %s\n", (unsigned)rules[i].id,
-                         rules[i].name, rules[i].per_cycle, rules[i].dtypes, rules[i].shape);
+        static const char *const packings[] = {"", " classes", " counts"};
+        int n = snprintf(text + at, sizeof text - at, "%u %s %u %u %s%s\n", (unsigned)rules[i].id,
+                         rules[i].name, rules[i].per_cycle, rules[i].dtypes, rules[i].shape,
+                         packings[fm_schema_packing(rules[i].id)]);
         assert(n > 0 && (size_t)n < sizeof text - at);
         at += (size_t)n;
     }

@@ -109,8 +109,9 @@ typedef enum fm_tensor_id {
     FM_T_COMPLEX_TEMPLATE_ATOMS = 81,     /* f32 [N_templ, N_token, 4, 3] Å; zeros where absent */
     FM_T_COMPLEX_TEMPLATE_ATOM_MASK = 82, /* u8  [N_templ, N_token] bit k: atom k is there */
     /* The tensors of one cycle. */
-    FM_T_COMPLEX_MSA = 96,      /* u8 [N_row, N_token] 0..31 */
-    FM_T_COMPLEX_DELETION = 97, /* u8 [N_row, N_token] letters deleted before, 0..127 */
+    FM_T_COMPLEX_MSA = 96,      /* u8 [N_row, N_token] 0..31; on the wire FM_PACKED_CLASSES */
+    FM_T_COMPLEX_DELETION = 97, /* u8 [N_row, N_token] letters deleted before, 0..127; on the wire
+                                   FM_PACKED_COUNTS */
 } fm_tensor_id;
 
 enum { FM_SHARED = 255, FM_N_MSA_CLASS = 23, FM_MSA_GAP = 21, FM_MSA_MASK = 22 };
@@ -136,6 +137,16 @@ const fm_tensor_rule *fm_schema_find_named(fm_sample_kind kind, const char *name
 static inline fm_sample_kind fm_schema_kind(uint32_t id) {
     return id < FM_T_FIRST_OF_COMPLEX ? FM_SAMPLE_OF_CHAIN : FM_SAMPLE_OF_COMPLEX;
 }
+/* How the data of a tensor are written on the wire; in memory they are never packed. Packed tensors
+ * are u8. proto/packed_rows.h has the codes. */
+typedef enum fm_packing {
+    FM_PLAIN,
+    FM_PACKED_CLASSES, /* values below 32, in five bits each */
+    FM_PACKED_COUNTS,  /* few values among many zeros */
+} fm_packing;
+
+/* Returns how a tensor is written; FM_PLAIN for an id that is none. */
+fm_packing fm_schema_packing(uint32_t id);
 /* Returns the identity of the table; both ends must have the same before a stream is opened. */
 uint64_t fm_schema_hash(void);
 

@@ -20,8 +20,8 @@
 
 enum {
     FM_WIRE_HEADER_BYTES = 32,
-    FM_WIRE_VERSION_MIN = 1, /* protocol versions that this build speaks */
-    FM_WIRE_VERSION_MAX = 1,
+    FM_WIRE_VERSION_MIN = 2, /* protocol versions that this build speaks */
+    FM_WIRE_VERSION_MAX = 2,
     FM_WIRE_PLAN_BYTES = 31,       /* a plan's name */
     FM_WIRE_AGENT_BYTES = 63,      /* the name of a peer's program */
     FM_WIRE_SECRET_BYTES = 255,    /* an access token */

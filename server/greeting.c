@@ -6,7 +6,9 @@
 fm_status fm_greeting_check(const fm_wire_hello *hello, fm_error *reterr) {
     if (hello->version_max < FM_WIRE_VERSION_MIN || hello->version_min > FM_WIRE_VERSION_MAX) {
         return fm_fail(
-            reterr, FM_ERR_UNSUPPORTED, "the client speaks protocol %u to %u, this server %u to %u",
+            reterr, FM_ERR_UNSUPPORTED,
+            "the client speaks protocol %u to %u, this server %u to %u: use the same version of "
+            "foldmill for both",
             hello->version_min, hello->version_max, FM_WIRE_VERSION_MIN, FM_WIRE_VERSION_MAX);
     }
     if (hello->schema_hash != fm_schema_hash()) {

@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 enum {
-    DECODE_ARENA_BYTES = 1 << 20, /* the table of tensors */
+    NAMES_ARENA_BYTES = 1 << 20, /* of a sample's arrays in a file */
     SLAB_ALIGN = 4096,
     DRAW_MS = 200,
 };
@@ -347,7 +347,8 @@ static fm_status fetch(fetch_run *run, fm_error *reterr) {
                                        .resume_ms = (uint32_t)run->set->wait_ms,
                                        .on_change = say_change};
     status = connect_with_room(run, &options, &params, reterr);
-    if (!status) status = fm_arena_init(&run->arena, DECODE_ARENA_BYTES, reterr);
+    const size_t room = fm_sample_arena_bytes(run->opened.max_sample_bytes) + NAMES_ARENA_BYTES;
+    if (!status) status = fm_arena_init(&run->arena, room, reterr);
     if (!status && run->set->save) {
         status = fm_fetch_save_begin(&run->save, fm_supply_get_welcome(run->supply), &params,
                                      &run->opened, &run->arena, reterr);

@@ -1,4 +1,5 @@
-/* bench_complex_draw.c: measures how long a sample of a complex takes, and how large it is.
+/* bench_complex_draw.c: measures how long a sample of a complex takes, and how large it is on the
+ * wire. Its encoding is part of the time, and is measured alone, too, as is decoding.
  *
  *     bench_complex_draw [--plan NAME] [--rounds N] [--rows N] [--cycles N] [--curve 1]
  *
@@ -26,7 +27,8 @@ typedef struct settings {
 } settings;
 
 typedef struct results {
-    double *seconds, *bytes; /* [N_MOST] */
+    double *seconds, *bytes;     /* [N_MOST] */
+    double *encoding, *decoding; /* [N_MOST] seconds of the wire's encoding, both ways */
     size_t n, n_larger, n_of_proteins;
     uint32_t most_atoms;
 } results;
@@ -130,8 +132,15 @@ static void measure(complex_case *test, const settings *set, const fm_complex_re
     size_t bytes = fm_sample_encoded_bytes(&sample);
     uint8_t *out = fm_arena_alloc(&test->arena, bytes);
     if (!out || to->n == N_MOST) abort();
+    double drawn = cpu_s();
     fm_sample_encode(&sample, out);
-    to->seconds[to->n] = cpu_s() - begun;
+    double encoded = cpu_s();
+    fm_sample got;
+    complex_must(fm_sample_decode((fm_bytes){out, bytes}, true, &test->arena, &got, &error),
+                 &error);
+    to->seconds[to->n] = encoded - begun;
+    to->encoding[to->n] = encoded - drawn;
+    to->decoding[to->n] = cpu_s() - encoded;
     to->bytes[to->n++] = (double)bytes;
     to->n_of_proteins += sample.n_seq_chain >= set->plan.max_msa;
     fm_arena_rewind(&test->arena, mark);
@@ -180,6 +189,8 @@ static void print_results(const settings *set, results *of) {
     size_t n = of->n;
     qsort(of->seconds, n, sizeof *of->seconds, compare_doubles);
     qsort(of->bytes, n, sizeof *of->bytes, compare_doubles);
+    qsort(of->encoding, n, sizeof *of->encoding, compare_doubles);
+    qsort(of->decoding, n, sizeof *of->decoding, compare_doubles);
     printf("%s, %u cycle(s) of at most %u rows, %zu samples (%zu with all these rows)\n",
            set->plan.name, set->n_cycle, set->plan.max_msa, n, of->n_of_proteins);
     printf("ms    median %.3f  p99 %.3f  p99.9 %.3f  most %.3f\n", of->seconds[n / 2] * 1e3,
@@ -187,6 +198,9 @@ static void print_results(const settings *set, results *of) {
            of->seconds[n - 1] * 1e3);
     printf("MB    median %.3f  p99 %.3f  most %.3f\n", of->bytes[n / 2] * 1e-6,
            of->bytes[n * 99 / 100] * 1e-6, of->bytes[n - 1] * 1e-6);
+    printf("ms    encoding median %.3f  p99 %.3f  decoding median %.3f  p99 %.3f\n",
+           of->encoding[n / 2] * 1e3, of->encoding[n * 99 / 100] * 1e3, of->decoding[n / 2] * 1e3,
+           of->decoding[n * 99 / 100] * 1e3);
     printf("atoms more than %u without the limit: %zu of %zu crops, most %u\n", set->plan.max_atoms,
            of->n_larger, n, of->most_atoms);
     for (size_t k = 0; k <= 200 && set->prints_curve; k++)
@@ -217,9 +231,11 @@ int main(int argc, char **argv) {
     }
     complex_case test = {0};
     results all = {.seconds = malloc(N_MOST * sizeof(double)),
-                   .bytes = malloc(N_MOST * sizeof(double))};
+                   .bytes = malloc(N_MOST * sizeof(double)),
+                   .encoding = malloc(N_MOST * sizeof(double)),
+                   .decoding = malloc(N_MOST * sizeof(double))};
     fm_arena arena;
-    if (!all.seconds || !all.bytes) abort();
+    if (!all.seconds || !all.bytes || !all.encoding || !all.decoding) abort();
     complex_must(fm_arena_init(&arena, (size_t)64 << 20, &error), &error);
     fm_part_structure *structure = longest_structure(&arena);
     complex_case_init(&test);
@@ -235,6 +251,8 @@ int main(int argc, char **argv) {
     print_results(&set, &all);
     free(all.seconds);
     free(all.bytes);
+    free(all.encoding);
+    free(all.decoding);
     fm_arena_fini(&test.arena);
     fm_arena_fini(&arena);
     return 0;

@@ -50,8 +50,10 @@ static int connect_greedily(uint16_t port) {
         die("cannot connect from 127.0.0.2", NULL);
     }
     fm_wire_message hello = {.kind = FM_WIRE_HELLO};
-    hello.hello = (fm_wire_hello){
-        .version_min = 1, .version_max = 1, .schema_hash = fm_schema_hash(), .agent = "greedy"};
+    hello.hello = (fm_wire_hello){.version_min = FM_WIRE_VERSION_MIN,
+                                  .version_max = FM_WIRE_VERSION_MAX,
+                                  .schema_hash = fm_schema_hash(),
+                                  .agent = "greedy"};
     send_frame(fd, &hello, 0);
     for (uint32_t s = 1; s <= N_STREAM; s++) {
         fm_wire_message open = {.kind = FM_WIRE_OPEN, .stream = s};

@@ -64,7 +64,8 @@ static fm_wire_message opened_of(const fm_wire_open *open) {
 
 static void serve_one(silent *s, int fd, bool is_short) {
     static const fm_wire_message welcome = {
-        .kind = FM_WIRE_WELCOME, .welcome = {.version = 1, .heartbeat_ms = 1000, .max_stream = 1}};
+        .kind = FM_WIRE_WELCOME,
+        .welcome = {.version = FM_WIRE_VERSION_MAX, .heartbeat_ms = 1000, .max_stream = 1}};
     uint8_t head[FM_WIRE_HEADER_BYTES], body[FM_WIRE_CONTROL_BYTES];
     uint64_t sequence = 0;
     for (;;) {

@@ -39,8 +39,9 @@ typedef struct fake_server {
 } fake_server;
 
 static fm_wire_message welcome(void) {
-    return (fm_wire_message){.kind = FM_WIRE_WELCOME,
-                             .welcome = {.version = 1, .schema_hash = fm_schema_hash()}};
+    return (fm_wire_message){
+        .kind = FM_WIRE_WELCOME,
+        .welcome = {.version = FM_WIRE_VERSION_MAX, .schema_hash = fm_schema_hash()}};
 }
 
 static fm_wire_message opened(void) {
@@ -162,9 +163,9 @@ static void broken_greetings_are_errors(void **state) {
 
     s = (script){0};
     other = welcome();
-    other.welcome.version = 2;
+    other.welcome.version = FM_WIRE_VERSION_MAX + 1;
     say(&s, other);
-    expect(&s, FM_ERR_UNSUPPORTED, "speaks protocol 2");
+    expect(&s, FM_ERR_UNSUPPORTED, "speaks protocol 3");
 
     s = (script){0};
     say(&s, opened());

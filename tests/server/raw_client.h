@@ -32,8 +32,10 @@ static inline void raw_send_message(int fd, const fm_wire_message *message, uint
 
 static inline void raw_hello(int fd) {
     fm_wire_message hello = {.kind = FM_WIRE_HELLO};
-    hello.hello = (fm_wire_hello){
-        .version_min = 1, .version_max = 1, .schema_hash = fm_schema_hash(), .agent = "raw"};
+    hello.hello = (fm_wire_hello){.version_min = FM_WIRE_VERSION_MIN,
+                                  .version_max = FM_WIRE_VERSION_MAX,
+                                  .schema_hash = fm_schema_hash(),
+                                  .agent = "raw"};
     raw_send_message(fd, &hello, 0);
 }
 

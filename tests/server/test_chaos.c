@@ -209,8 +209,9 @@ static int connect_badly(const server_fixture *f, uint32_t host) {
 /* HELLO, OPEN, some credit or PINGs; with a mistake in it or without. Returns its size. */
 static uint32_t write_script(dice *d, uint8_t out[SCRIPT_BYTES]) {
     fm_wire_message message = {.kind = FM_WIRE_HELLO};
-    message.hello =
-        (fm_wire_hello){.version_min = 1, .version_max = 1, .schema_hash = fm_schema_hash()};
+    message.hello = (fm_wire_hello){.version_min = FM_WIRE_VERSION_MIN,
+                                    .version_max = FM_WIRE_VERSION_MAX,
+                                    .schema_hash = fm_schema_hash()};
     if (roll(d, 6) == 0) message.hello.version_min = message.hello.version_max = 9;
     uint32_t at = (uint32_t)fm_wire_encode(&message, 0, out, SCRIPT_BYTES);
     uint64_t sequence = 1;

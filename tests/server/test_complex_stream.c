@@ -118,9 +118,9 @@ static fm_status make(const void *plan, uint64_t index, fm_arena *scratch, uint8
     make_sample(index, views, &sample);
     *ret_bytes = fm_sample_encoded_bytes(&sample);
     if (*ret_bytes > capacity) return fm_fail(reterr, FM_ERR_LIMIT, "it is too large");
-    static const uint8_t classes[FM_TEST_ROWS * FM_TEST_TOKENS] = {99};
+    static const uint8_t classes[FM_TEST_TOKENS] = {99};
     for (uint32_t i = 0; is_bad && index == BAD_INDEX && i < sample.n_tensor; i++)
-        if (views[i].id == FM_T_COMPLEX_MSA) views[i].data = classes;
+        if (views[i].id == FM_T_RESTYPE) views[i].data = classes;
     fm_sample_encode(&sample, out);
     return FM_OK;
 }
@@ -248,7 +248,7 @@ static void bad_samples_end_the_run_or_are_skipped(void **state) {
             "refuses 'sample 1.*made to fail' $bad --steps 4 --out bad && "
             "$bad --steps 4 --bad-samples skip --out skips >skips.log 2>&1 && "
             "grep -q 'skipped   2 samples, 2 of them bad' skips.log && "
-            "grep -q 'sample=5 chain=3abc why=.msa.*found 99' skips.log && "
+            "grep -q 'sample=5 chain=3abc why=.restype.*found 99' skips.log && "
             "$bad --steps 4 --skip-sample 1 --skip-sample 5 --out named >log 2>&1 && "
             "refuses \"no plan is called 'other'\" foldmill train --data unix:socket --config "
             "other.ini --preset af3-tiny --out x"),

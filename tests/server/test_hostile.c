@@ -109,11 +109,26 @@ static void speaks_of_the_future(server_fixture *f, const char *url) {
     fm_wire_message hello = {.kind = FM_WIRE_HELLO};
     hello.hello = (fm_wire_hello){.version_min = 7, .version_max = 9};
     raw_send_message(fd, &hello, 0);
-    expect_refusal(fd, "the client speaks protocol 7 to 9, this server 1 to 1");
+    expect_refusal(fd,
+                   "the client speaks protocol 7 to 9, this server 2 to 2: use the same version "
+                   "of foldmill for both");
     fd = raw_connect(url);
     hello.hello = (fm_wire_hello){.version_min = 1, .version_max = 9, .schema_hash = 5};
     raw_send_message(fd, &hello, 0);
     expect_refusal(fd, "the client's feature table is 0000000000000005");
+}
+
+/* A client whose samples of complexes have rows of whole bytes. */
+static void speaks_of_the_past(server_fixture *f, const char *url) {
+    (void)f;
+    int fd = raw_connect(url);
+    fm_wire_message hello = {.kind = FM_WIRE_HELLO};
+    hello.hello = (fm_wire_hello){
+        .version_min = 1, .version_max = 1, .schema_hash = UINT64_C(0x0138476d8026d5de)};
+    raw_send_message(fd, &hello, 0);
+    expect_refusal(fd,
+                   "the client speaks protocol 1 to 1, this server 2 to 2: use the same version "
+                   "of foldmill for both");
 }
 
 static void opens_too_many_streams(server_fixture *f, const char *url) {
@@ -209,22 +224,34 @@ static void wants_features_of_the_future(server_fixture *f, const char *url) {
     (void)f;
     int fd = raw_connect(url);
     fm_wire_message hello = {.kind = FM_WIRE_HELLO};
-    hello.hello = (fm_wire_hello){
-        .version_min = 1, .version_max = 1, .schema_hash = fm_schema_hash(), .features = 4};
+    hello.hello = (fm_wire_hello){.version_min = FM_WIRE_VERSION_MIN,
+                                  .version_max = FM_WIRE_VERSION_MAX,
+                                  .schema_hash = fm_schema_hash(),
+                                  .features = 4};
     raw_send_message(fd, &hello, 0);
     expect_refusal(fd, "the server does not know features 4");
 }
 
 static const villain villains[] = {
-    vanishes_mid_sample,     vanishes_at_once,
-    sends_garbage,           lies_about_length,
-    sends_a_sample,          flips_a_bit,
-    skips_a_frame,           sends_half_a_header,
-    never_says_hello,        opens_before_hello,
-    speaks_of_the_future,    opens_too_many_streams,
-    opens_a_stream_twice,    gives_up_with_an_error,
-    asks_for_what_cannot_be, wants_features_of_the_future,
-    grants_too_much,         asks_and_never_reads,
+    vanishes_mid_sample,
+    vanishes_at_once,
+    sends_garbage,
+    lies_about_length,
+    sends_a_sample,
+    flips_a_bit,
+    skips_a_frame,
+    sends_half_a_header,
+    never_says_hello,
+    opens_before_hello,
+    speaks_of_the_future,
+    speaks_of_the_past,
+    opens_too_many_streams,
+    opens_a_stream_twice,
+    gives_up_with_an_error,
+    asks_for_what_cannot_be,
+    wants_features_of_the_future,
+    grants_too_much,
+    asks_and_never_reads,
     grants_and_never_reads,
 };
 

@@ -119,8 +119,9 @@ static void *lie(void *argument) {
     const liar *l = argument;
     int fd = accept(l->listening, NULL, NULL);
     uint8_t bytes[2 * FM_WIRE_SMALL_BYTES];
-    const fm_wire_message welcome = {.kind = FM_WIRE_WELCOME,
-                                     .welcome = {.version = 1, .schema_hash = fm_schema_hash()}};
+    const fm_wire_message welcome = {
+        .kind = FM_WIRE_WELCOME,
+        .welcome = {.version = FM_WIRE_VERSION_MAX, .schema_hash = fm_schema_hash()}};
     const fm_wire_message opened = {.kind = FM_WIRE_OPENED, .stream = 1, .opened = l->opened};
     size_t n = fm_wire_encode(&welcome, 0, bytes, FM_WIRE_SMALL_BYTES);
     n += fm_wire_encode(&opened, 1, bytes + n, FM_WIRE_SMALL_BYTES);

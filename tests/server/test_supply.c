@@ -383,8 +383,9 @@ typedef struct leaver {
 
 static void *leave_each(void *argument) {
     leaver *l = argument;
-    const fm_wire_message welcome = {.kind = FM_WIRE_WELCOME,
-                                     .welcome = {.version = 1, .schema_hash = fm_schema_hash()}};
+    const fm_wire_message welcome = {
+        .kind = FM_WIRE_WELCOME,
+        .welcome = {.version = FM_WIRE_VERSION_MAX, .schema_hash = fm_schema_hash()}};
     const fm_wire_message opened = {.kind = FM_WIRE_OPENED,
                                     .stream = 1,
                                     .opened = {.n_sample = 16,

@@ -63,8 +63,8 @@ static fm_sha256 hash_that_is_served(void) {
 /* HELLO for a snapshot by its hash. */
 static size_t put_hello(uint8_t *out, size_t out_bytes, const fm_sha256 *hash) {
     fm_wire_message hello = {.kind = FM_WIRE_HELLO};
-    hello.hello = (fm_wire_hello){.version_min = 1,
-                                  .version_max = 1,
+    hello.hello = (fm_wire_hello){.version_min = FM_WIRE_VERSION_MIN,
+                                  .version_max = FM_WIRE_VERSION_MAX,
                                   .schema_hash = fm_schema_hash(),
                                   .agent = "raw",
                                   .snapshot = *hash};

@@ -11,12 +11,11 @@ enum {
     SLAB_ALIGNMENT = 4096,
     MIN_SLABS = 2,
     MAX_SLABS = 131072,
-    VIEW_BYTES = 128 * 1024, /* more than FM_LIMIT_N_SEGMENT views */
 };
 
 typedef struct slab {
     uint8_t *data;  /* [slab_bytes] */
-    fm_arena views; /* views of the decoded sample */
+    fm_arena arena; /* views and unpacked tensors of the decoded sample */
     fm_sample sample;
     bool is_readable;
     size_t bytes;   /* of the encoded sample; 0 = the server could not make it */
@@ -114,9 +113,9 @@ static fm_status receive(fm_loader *loader, slab *s, fm_error *reterr) {
         s->index = event.index;
         return FM_OK;
     }
-    fm_arena_reset(&s->views);
+    fm_arena_reset(&s->arena);
     s->bytes = event.sample.size;
-    status = fm_sample_decode(event.sample, true, &s->views, &s->sample, reterr);
+    status = fm_sample_decode(event.sample, true, &s->arena, &s->sample, reterr);
     s->is_readable = !status;
     if (status) return receive_damaged(loader, s, status, reterr);
     s->index = s->sample.index;
@@ -160,7 +159,8 @@ static fm_status allocate(fm_loader *loader, fm_error *reterr) {
         return fm_fail(reterr, FM_ERR_NOMEM, "no memory for %u slabs", n);
     }
     for (uint32_t i = 0; i < n; i++) {
-        fm_status status = fm_arena_init(&loader->slab[i].views, VIEW_BYTES, reterr);
+        fm_status status = fm_arena_init(&loader->slab[i].arena,
+                                         fm_sample_arena_bytes(loader->slab_bytes), reterr);
         if (status) return status;
         loader->slab[i].data = aligned_alloc(SLAB_ALIGNMENT, loader->slab_bytes);
         if (!loader->slab[i].data) {
@@ -226,7 +226,7 @@ void fm_loader_close(fm_loader *loader) {
     fm_supply_close(loader->supply);
     for (uint32_t i = 0; loader->slab && i < loader->n_slab; i++) {
         free(loader->slab[i].data);
-        fm_arena_fini(&loader->slab[i].views);
+        fm_arena_fini(&loader->slab[i].arena);
     }
     free(loader->slab);
     free(loader->free.slab);
