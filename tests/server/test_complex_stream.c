@@ -5,6 +5,7 @@
 
 #include "proto/base/log.h"
 #include "proto/batch.h"
+#include "proto/template_date.h"
 #include "server/server.h"
 #include "trainer/app/samples/complex_features.h"
 
@@ -89,7 +90,8 @@ static fm_status open_plan(void *context, const fm_wire_open *params, void **ret
                            fm_source_facts *ret_facts, fm_error *reterr) {
     (void)context;
     const bool is_asked = strcmp(params->plan, "af3-tiny") == 0 && params->crop_size == 10 &&
-                          params->max_msa_clusters == 8 && params->max_extra_msa == 16;
+                          params->max_msa_clusters == 8 && params->max_extra_msa == 16 &&
+                          params->max_template_date == FM_TEMPLATE_DATE_ANY;
     if (!is_asked && strcmp(params->plan, "bad") != 0) {
         return fm_fail(reterr, FM_ERR_NOT_FOUND, "no plan is called '%s'", params->plan);
     }
@@ -100,6 +102,7 @@ static fm_status open_plan(void *context, const fm_wire_open *params, void **ret
                                    .max_extra_msa = params->max_extra_msa,
                                    .max_cycle = CYCLES,
                                    .epoch_samples = 1000,
+                                   .max_template_date = params->max_template_date,
                                    .max_sample_bytes = MOST_BYTES};
     return FM_OK;
 }
@@ -162,7 +165,8 @@ static int set_up(void **state) {
     if (fm_server_create(&options, &the.source, &the.server, &error)) fail_msg("%s", error.message);
     assert_int_equal(pthread_create(&the.thread, NULL, server_thread, the.server), 0);
     run_first = functions;
-    return run("printf '[data]\\ncrop_size = 10\\nmax_atoms = 16\\nglobal_batch = 2\\n[af3]\\n"
+    return run("printf '[data]\\ncrop_size = 10\\nmax_atoms = 16\\nglobal_batch = 2\\n"
+               "max_template_date = any\\n[af3]\\n"
                "n_sample = 2\\nn_rollout_step = 2\\n' >small.ini && "
                "sed 's/.data./&\\nplan = bad/' small.ini >bad.ini && "
                "sed 's/.data./&\\nplan = other/' small.ini >other.ini && "

@@ -18,6 +18,7 @@ static void check_complexes(const fm_plan *plan, const fm_train_config *config) 
     assert_int_equal(plan->max_templates, config->data.n_template);
     assert_int_equal(plan->max_planned_msa, 16384);
     assert_int_equal(plan->template_days, 60);
+    assert_int_equal(plan->max_template_date, config->data.max_template_date);
 }
 
 static void a_preset_and_its_plan_agree(void **state) {

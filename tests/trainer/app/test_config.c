@@ -1,5 +1,6 @@
 /* test_config.c: presets and configuration files: every preset gives all keys a value, a file
  * changes the keys that it names, and mistakes are refused with their line. */
+#include "proto/template_date.h"
 #include "tests/testing/model_configs.h"
 #include "tests/trainer/common/most_blocks.h"
 #include "trainer/app/settings/train_keys.h"
@@ -287,9 +288,9 @@ static void products_of_the_diffusion_module(void **state) {
     fm_train_config_format(&c, plain);
     assert_null(strstr(plain, "diffusion_products"));
     fm_train_config_format_implied(&c, plain);
-    assert_string_equal(
-        plain,
-        "[model]\nmodel = af2\n[af3]\ndiffusion_products = f32\n[af3]\nconformers = stored\n");
+    assert_string_equal(plain,
+                        "[model]\nmodel = af2\n[data]\nmax_template_date = "
+                        "query\n[af3]\ndiffusion_products = f32\n[af3]\nconformers = stored\n");
     assert_int_equal(fm_train_config_preset("tiny", &c, NULL), FM_OK);
     fm_train_config_format_implied(&c, plain);
     assert_string_equal(plain, "[model]\nmodel = af2\n");
@@ -333,6 +334,26 @@ static void checkpoints_omit_recomputation(void **state) {
     assert_non_null(strstr(plain, "\nmax_template_date = query\n"));
     assert_non_null(strstr(other, "\nmax_template_date = 2018-04-30\n"));
     assert_non_null(strstr(other, "\nclip = batch\n"));
+}
+
+/* Checkpoints of af3 without a date have that of their plan, so the text has none either. */
+static void the_usual_date_of_af3_is_implied(void **state) {
+    (void)state;
+    static char text[FM_TRAIN_CONFIG_TEXT_BYTES];
+    fm_train_config config, stored;
+    assert_int_equal(fm_train_config_preset("af3-tiny", &config, NULL), FM_OK);
+    assert_int_equal(config.data.max_template_date, FM_TEMPLATE_DATE_QUERY);
+    fm_train_config_format(&config, text);
+    assert_null(strstr(text, "max_template_date"));
+    assert_int_equal(fm_train_config_read_stored(text, "x", &stored, NULL), FM_OK);
+    assert_int_equal(stored.data.max_template_date, FM_TEMPLATE_DATE_QUERY);
+    fm_train_config_format_implied(&config, text);
+    assert_non_null(strstr(text, "[data]\nmax_template_date = query\n"));
+    const char *change = "[data]\nmax_template_date = 2021-09-30\n";
+    assert_int_equal(fm_train_config_parse(text_of(change), &config, NULL), FM_OK);
+    fm_train_config_format(&config, text);
+    assert_int_equal(fm_train_config_read_stored(text, "x", &stored, NULL), FM_OK);
+    assert_int_equal(stored.data.max_template_date, 20210930);
 }
 
 static void printed_settings_parse_to_the_same(void **state) {
@@ -504,6 +525,7 @@ int main(void) {
         cmocka_unit_test(products_of_the_diffusion_module),
         cmocka_unit_test(places_of_conformers),
         cmocka_unit_test(checkpoints_omit_recomputation),
+        cmocka_unit_test(the_usual_date_of_af3_is_implied),
         cmocka_unit_test(printed_settings_parse_to_the_same),
         cmocka_unit_test(the_whole_model_has_93_million_parameters),
         cmocka_unit_test(the_deepest_model_has_room),

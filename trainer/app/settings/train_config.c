@@ -227,14 +227,21 @@ static void derive(fm_train_config *config) {
     if (config->network == FM_NETWORK_AF3) config->parallel.bp = 1; /* its blocks have one branch */
 }
 
+/* The value that checkpoints leave out; NULL if they name every one. Those of af3 had no date at
+ * first. */
+static const char *implied_value(const fm_train_key *k, fm_network_kind network) {
+    if (k->kind == FM_KEY_DATE && network == FM_NETWORK_AF3) return "query";
+    return k->is_implied ? k->words[0].word : NULL;
+}
+
 /* Whether the text chooses another network than it began with, and lacks a setting of it that
  * results depend on. A run of stored samples has no plan. */
 static const fm_train_key *missing_key(const reading *r, fm_network_kind began) {
     if (r->config.network == began) return NULL;
     for (size_t i = 0; i < fm_train_n_key; i++) {
         const fm_train_key *k = &fm_train_keys[i];
-        bool counts = !k->no_result && !k->is_implied && k->kind != FM_KEY_PLAN &&
-                      fm_train_key_is_of(k, r->config.network);
+        bool counts = !k->no_result && !implied_value(k, r->config.network) &&
+                      k->kind != FM_KEY_PLAN && fm_train_key_is_of(k, r->config.network);
         if (counts && !r->seen[i]) return k;
     }
     return NULL;
@@ -433,9 +440,10 @@ static bool is_written(const fm_train_key *k, const fm_train_config *config, boo
     if (!fm_train_key_is_of(k, config->network)) return false;
     if (all) return true;
     if (k->kind == FM_KEY_PLAN && !config->data.plan[0]) return false;
-    int value = 0;
-    if (k->is_implied) memcpy(&value, (const char *)config + k->offset, sizeof value);
-    return !k->no_result && !(k->is_implied && value == k->words[0].value);
+    char value[64];
+    const char *implied = implied_value(k, config->network);
+    if (implied) format_value(k, config, value, sizeof value);
+    return !k->no_result && !(implied && strcmp(value, implied) == 0);
 }
 
 static void format(const fm_train_config *config, bool all, char out[FM_TRAIN_CONFIG_TEXT_BYTES]) {
@@ -468,9 +476,10 @@ void fm_train_config_format_implied(const fm_train_config *config,
     out[0] = '\0';
     for (size_t i = 0; i < fm_train_n_key; i++) {
         const fm_train_key *k = &fm_train_keys[i];
-        if (!k->is_implied || !fm_train_key_is_of(k, config->network)) continue;
+        const char *value = implied_value(k, config->network);
+        if (!value || !fm_train_key_is_of(k, config->network)) continue;
         int n = snprintf(out + at, FM_TRAIN_CONFIG_TEXT_BYTES - at, "[%s]\n%s = %s\n", k->section,
-                         k->name, k->words[0].word);
+                         k->name, value);
         assert(n > 0 && at + (size_t)n < FM_TRAIN_CONFIG_TEXT_BYTES);
         at += (size_t)n;
     }

@@ -224,8 +224,8 @@ const fm_train_key fm_train_keys[] = {
      FM_KEY_INTEGER, AT(data.max_cycle), .min = 1, .max = 21},
     {"data", "max_template_date", "date",
      "Templates released later are not used: a day as YYYY-MM-DD, query for the day of the chain's "
-     "own release, or any for no bound.",
-     FM_KEY_DATE, AT(data.max_template_date), .min = 0, .max = 0, .of = FM_KEY_AF2},
+     "own release, or any for no bound. With af3, query means 60 days before the complex.",
+     FM_KEY_DATE, AT(data.max_template_date), .min = 0, .max = 0},
     {"data", "global_batch", "samples", "Samples of one step, over all ranks.", FM_KEY_INTEGER,
      AT(data.global_batch), .min = 1, .max = 65536},
     {"data", "max_atoms", "atoms", "Atoms of a sample; larger ones are refused.", FM_KEY_INTEGER,
