@@ -71,6 +71,10 @@ static const panel_kind complex_kinds[] = {
     {"lddt", "Smooth lDDT", "0 to 1", MEASURE_MEAN, true, true, false, SIDE_BOTH},
     {"rollout_lddt", "lDDT of sampled structures", "0 to 1", MEASURE_MEAN, true, true, false,
      SIDE_SCORES},
+    {"rollout_interface_lddt", "lDDT of sampled interfaces", "0 to 1", MEASURE_MEAN, true, true,
+     false, SIDE_SCORES},
+    {"rollout_pocket_rmsd", "RMSD of ligands in their pockets", "\xc3\x85", MEASURE_MEAN, true,
+     true, false, SIDE_SCORES},
     {"rollout_rmsd", "RMSD of sampled structures", "\xc3\x85", MEASURE_MEAN, true, true, false,
      SIDE_SCORES}};
 static const panel_kind last_kinds[] = {

@@ -506,6 +506,8 @@ static void scores_are_json_also_where_they_are_not_finite(void **state) {
     char line[2048];
     fm_sample_means means = {.loss = 1.5, .rmsd = NAN, .rmsd_max = INFINITY, .n_rollout = 2};
     means.term[0] = NAN;
+    for (int i = 0; i < FM_N_PART_SCORE; i++)
+        means.parts.of[i] = (fm_mean_score){.n = i, .mean = i == 1 ? NAN : -1.23456789e-300};
     for (int i = 1; i < FM_COMPLEX_TERMS; i++)
         means.term[i] = -1.23456789e-300;
     size_t bytes = fm_sample_means_line(&means, 3, UINT64_MAX / 2, 1e9, line, sizeof line);
@@ -516,6 +518,9 @@ static void scores_are_json_also_where_they_are_not_finite(void **state) {
     assert_true(isnan(fm_json_get_number(fm_json_get_member(tree, "rollout_rmsd"), NAN)));
     assert_true(isnan(fm_json_get_number(fm_json_get_member(tree, "rollout_rmsd_max"), NAN)));
     assert_true(fm_json_get_number(fm_json_get_member(tree, "rollout_lddt"), NAN) == 0);
+    assert_null(fm_json_get_member(tree, fm_part_score_names[0]));
+    assert_true(isnan(fm_json_get_number(fm_json_get_member(tree, fm_part_score_names[1]), NAN)));
+    assert_true(fm_json_get_number(fm_json_get_member(tree, "rollout_pocket_rmsd"), NAN) < 0);
     fm_json_free(tree);
 }
 
@@ -526,10 +531,11 @@ static void a_structure_that_is_not_finite_has_no_score(void **state) {
     fm_sample_scores scores;
     assert_int_equal(fm_sample_scores_init(names, 3, &scores, NULL), FM_OK);
     for (int i = 0; i < 3; i++)
-        scores.file[i].rollout = (fm_af3_score){true, 2 + i, 1, 0.5};
+        scores.file[i].rollout =
+            (fm_af3_score){.is_known = true, .rmsd = 2 + i, .mirror_rmsd = 1, .lddt = 0.5};
     fm_sample_means means = fm_sample_scores_means(&scores);
     assert_true(means.rmsd == 3 && means.rmsd_max == 4 && means.mirrored == 1);
-    scores.file[1].rollout = (fm_af3_score){true, NAN, NAN, 0};
+    scores.file[1].rollout = (fm_af3_score){.is_known = true, .rmsd = NAN, .mirror_rmsd = NAN};
     means = fm_sample_scores_means(&scores);
     assert_true(isnan(means.rmsd) && isnan(means.rmsd_max) && isnan(means.mirrored));
     assert_true(means.lddt == 1.0 / 3);

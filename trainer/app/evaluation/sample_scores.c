@@ -35,6 +35,7 @@ fm_sample_means fm_sample_scores_means(const fm_sample_scores *scores) {
         m.loss += file->losses.loss;
         for (int k = 0; k < FM_COMPLEX_TERMS; k++)
             m.term[k] += file->losses.term[k];
+        fm_part_scores_add(&m.parts, &file->rollout.parts);
         if (!file->rollout.is_known) continue;
         m.rmsd += file->rollout.rmsd;
         m.rmsd_max = fmax(m.rmsd_max, file->rollout.rmsd);
@@ -92,6 +93,10 @@ size_t fm_sample_means_line(const fm_sample_means *means, uint32_t n_file, uint6
         add_number(&l, "rollout_mirrored", means->mirrored);
         add_number(&l, "rollout_lddt", means->lddt);
     }
+    for (int i = 0; i < FM_N_PART_SCORE; i++)
+        if (means->parts.of[i].n > 0) {
+            add_number(&l, fm_part_score_names[i], means->parts.of[i].mean);
+        }
     add(&l, ",\"wall_s\":%.3f}\n", wall_s);
     return l.size;
 }
@@ -108,6 +113,10 @@ static void put_row(FILE *out, uint64_t step, const char *name, const fm_scored_
     fm_eval_put_cell(out, 1 - r->losses.term[FM_COMPLEX_SMOOTH_LDDT]);
     for (size_t i = 0; i < sizeof scores / sizeof scores[0]; i++)
         fm_eval_put_cell(out, r->rollout.is_known ? scores[i] : NAN);
+    for (int i = 0; i < FM_N_PART_SCORE; i++) {
+        const fm_mean_score *part = &r->rollout.parts.of[i];
+        fm_eval_put_cell(out, part->n > 0 ? part->mean : NAN);
+    }
     fputc('\n', out);
 }
 
@@ -120,7 +129,10 @@ fm_status fm_sample_scores_write(const fm_sample_scores *scores, uint64_t step, 
     fputs("step,sample,loss", out);
     for (int i = 0; i < FM_COMPLEX_TERMS; i++)
         fprintf(out, ",%s", fm_complex_terms[i].name);
-    fputs(",lddt,rollout_rmsd,rollout_mirror_rmsd,rollout_lddt\n", out);
+    fputs(",lddt,rollout_rmsd,rollout_mirror_rmsd,rollout_lddt", out);
+    for (int i = 0; i < FM_N_PART_SCORE; i++)
+        fprintf(out, ",%s", fm_part_score_names[i]);
+    fputc('\n', out);
     for (uint32_t i = 0; i < scores->n_file; i++)
         put_row(out, step, scores->name[i], &scores->file[i]);
     fm_status status = fclose(out) ? fm_fail(reterr, FM_ERR_NOMEM, "no memory for a table")

@@ -33,6 +33,7 @@ typedef struct fm_sample_means {
     double rmsd, rmsd_max, lddt;
     double mirrored; /* share of the files whose structure is nearer to the truth's mirror image */
     uint32_t n_rollout;
+    fm_part_scores parts; /* over the chains, interfaces and ligands of all files */
 } fm_sample_means;
 fm_sample_means fm_sample_scores_means(const fm_sample_scores *scores);
 

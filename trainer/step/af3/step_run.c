@@ -161,19 +161,15 @@ fm_status fm_af3_trainer_rollout(fm_af3_trainer *t, fm_error *reterr) {
     return FM_OK;
 }
 
-/* Exchanges the labels of equivalent chains and atoms by the rollout; in the arena. */
-static fm_status permute(fm_af3_trainer *t, fm_complex_labels *labels, fm_error *reterr) {
+/* Describes the rollout's structure, in the arena. */
+static fm_status describe_rollout(fm_af3_trainer *t, fm_labelled_complex *ret_made,
+                                  fm_error *reterr) {
     const fm_af3_sample *sample = &t->features->sample;
     const size_t n = (size_t)sample->n_token, n_atom = (size_t)sample->n_atom;
     int64_t *first = fm_arena_alloc_array(&t->scratch, n + 1, sizeof *first);
     int64_t *centre = fm_arena_alloc_array(&t->scratch, n, sizeof *centre);
-    int64_t *from = fm_arena_alloc_array(&t->scratch, n_atom, sizeof *from);
     float *predicted = fm_arena_alloc_array(&t->scratch, 3 * n_atom, sizeof *predicted);
-    float *x = fm_arena_alloc_array(&t->scratch, 3 * n_atom, sizeof *x);
-    float *mask = fm_arena_alloc_array(&t->scratch, n_atom, sizeof *mask);
-    if (!first || !centre || !from || !predicted || !x || !mask) {
-        return fm_arena_full(&t->scratch, reterr);
-    }
+    if (!first || !centre || !predicted) return fm_arena_full(&t->scratch, reterr);
     for (size_t k = 0, l = 0; k <= n; k++) {
         while (l < n_atom && sample->atom_to_token_idx[l] < (int64_t)k)
             l++;
@@ -181,17 +177,29 @@ static fm_status permute(fm_af3_trainer *t, fm_complex_labels *labels, fm_error 
         if (k < n) centre[k] = -1;
     }
     for (size_t l = 0; l < n_atom; l++)
-        if (labels->pae_rep_atom_mask[l]) centre[sample->atom_to_token_idx[l]] = (int64_t)l;
+        if (t->features->labels.pae_rep_atom_mask[l]) {
+            centre[sample->atom_to_token_idx[l]] = (int64_t)l;
+        }
     for (size_t i = 0; i < 3 * n_atom; i++)
         predicted[i] = (float)t->x[i];
-    fm_labelled_complex made = {
+    *ret_made = (fm_labelled_complex){
         sample->n_token,     sample->n_atom, sample->asym_id, sample->entity_id,
         t->features->number, first,          centre,          predicted};
-    fm_labelled_complex truth = made;
+    return FM_OK;
+}
+
+/* Exchanges the labels of equivalent chains and atoms by the rollout; in the arena. */
+static fm_status permute(fm_af3_trainer *t, const fm_labelled_complex *made,
+                         fm_complex_labels *labels, fm_error *reterr) {
+    const size_t n_atom = (size_t)made->n_atom;
+    int64_t *from = fm_arena_alloc_array(&t->scratch, n_atom, sizeof *from);
+    float *x = fm_arena_alloc_array(&t->scratch, 3 * n_atom, sizeof *x);
+    float *mask = fm_arena_alloc_array(&t->scratch, n_atom, sizeof *mask);
+    if (!from || !x || !mask) return fm_arena_full(&t->scratch, reterr);
+    fm_labelled_complex truth = *made;
     truth.position = labels->coordinate;
-    fm_status status =
-        fm_permute_labels(&made, &truth, labels->coordinate_mask, t->features->orders,
-                          t->features->n_orders, from, &t->scratch, reterr);
+    fm_status status = fm_permute_labels(made, &truth, labels->coordinate_mask, t->features->orders,
+                                         t->features->n_orders, from, &t->scratch, reterr);
     if (status) return status;
     for (size_t l = 0; l < n_atom; l++) {
         mask[l] = from[l] < 0 ? 0 : labels->coordinate_mask[from[l]];
@@ -216,9 +224,14 @@ fm_status fm_af3_trainer_label(fm_af3_trainer *t, fm_error *reterr) {
     const fm_af3_features *f = t->features;
     size_t mark = fm_arena_mark(&t->scratch);
     fm_complex_labels labels = f->labels;
-    fm_status status = f->number ? permute(t, &labels, reterr) : FM_OK;
+    fm_labelled_complex made;
+    fm_status status = f->number ? describe_rollout(t, &made, reterr) : FM_OK;
+    if (!status && f->number) status = permute(t, &made, &labels, reterr);
     if (!status && t->options.forward_only) {
         status = fm_af3_score_structure(&labels, t->x, &t->scratch, &t->score, reterr);
+        if (!status && f->number) {
+            status = fm_af3_score_parts(f, &made, &t->scratch, &t->score.parts, reterr);
+        }
     }
     if (!status && !are_given(t, &labels)) write_labels(t, &labels);
     for (int64_t i = 0; i < 3 * t->options.model.n_atom; i++)
