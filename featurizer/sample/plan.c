@@ -88,12 +88,30 @@ static const fm_plan plans[] = {
     {.name = "predict", WHOLE(508, 5120), .draws_by_name = true},
 };
 
+/* The plan NAME-eval takes each complex once, with the crops, rows and sizes of the plan NAME, all
+ * cycles and the best templates. */
+static void make_evaluation(fm_plan *plan) {
+    static const char ending[] = "-eval";
+    const size_t n = strlen(plan->name);
+    assert(n + sizeof ending <= sizeof plan->name);
+    memcpy(plan->name + n, ending, sizeof ending);
+    plan->order = FM_ORDER_LISTED;
+    plan->global_batch = 1;
+    plan->epoch_samples = UINT32_MAX;
+    plan->always_max_cycle = true;
+    plan->best_templates = true;
+}
+
 fm_status fm_plan_find(const char *name, fm_plan *ret_plan, fm_error *reterr) {
     for (size_t i = 0; i < sizeof plans / sizeof plans[0]; i++) {
-        if (strcmp(plans[i].name, name) == 0) {
-            *ret_plan = plans[i];
-            return FM_OK;
-        }
+        const size_t n = strlen(plans[i].name);
+        if (strncmp(plans[i].name, name, n) != 0) continue;
+        const bool is_evaluation =
+            plans[i].kind == FM_SAMPLE_OF_COMPLEX && strcmp(name + n, "-eval") == 0;
+        if (name[n] && !is_evaluation) continue;
+        *ret_plan = plans[i];
+        if (is_evaluation) make_evaluation(ret_plan);
+        return FM_OK;
     }
     char names[FM_ERROR_MESSAGE_BYTES] = "";
     for (size_t i = 0, at = 0; i < sizeof plans / sizeof plans[0] && at < sizeof names; i++)

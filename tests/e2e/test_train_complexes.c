@@ -88,6 +88,39 @@ static void samples_have_one_digest(void **state) {
         0);
 }
 
+/* Each complex of the held-out snapshot is scored once, on the same crop wherever it comes from.
+ * Training does not change. A run that was cut short has the same scores, and so have two ranks. */
+static void complexes_are_held_out(void **state) {
+    (void)state;
+    assert_int_equal(
+        run("scores() { sed 's/,.wall_s.*//' $1/eval.jsonl; }; "
+            "$train --cache cache --eval-snapshot all --eval-every 2 --steps 4 --out judged "
+            ">judged.log 2>&1 || { cat judged.log; exit 1; }; same whole judged 4 && "
+            "test \"$(cut -d, -f1,2 judged/eval.csv | tr '\\n' ' ')\" = "
+            "'step,sample 4,1abc 4,2abc ' && grep -q 'held out  all: 2 samples' judged.log && "
+            "grep -q '\"step\":2,\"samples\":2,.*\"rollout_pocket_rmsd\":[0-9]' "
+            "judged/eval.jsonl && "
+            "$train --data unix:socket --eval-snapshot all --eval-every 2 --steps 2 --out cut "
+            ">cut.log 2>&1 && "
+            "$train --data unix:socket --eval-snapshot all --eval-every 2 --steps 4 --out cut "
+            "--resume >cut.log 2>&1 && scores judged >judged.txt && scores cut >cut.txt && "
+            "cmp judged.txt cut.txt && cmp judged/eval.csv cut/eval.csv && "
+            "$train --cache cache --ranks 2 --eval-snapshot all --steps 4 --out ranks "
+            ">ranks.log 2>&1 && cmp judged/eval.csv ranks/eval.csv"),
+        0);
+    assert_int_equal(
+        run("printf '2abc\\n' >list.txt && "
+            "foldmill snapshot create held --cache cache --chains list.txt >snapshot.log && "
+            "$train --cache cache --eval-snapshot held --steps 1 --out held >held.log 2>&1 && "
+            "test \"$(tail -n +2 held/eval.csv | cut -d, -f1,2)\" = 1,2abc && "
+            "refuses 'give no --samples or --eval-samples' $train --cache cache --eval-snapshot "
+            "all --eval-samples x --steps 1 --out x && "
+            "refuses 'eval-data needs --eval-snapshot' $train --cache cache --eval-data "
+            "unix:socket --steps 1 --out x && "
+            "refuses 'held' $train --data unix:socket --eval-snapshot held --steps 1 --out x"),
+        0);
+}
+
 /* A plan of chains finds none here, and says what there is. */
 static void the_other_kind_is_refused(void **state) {
     (void)state;
@@ -125,6 +158,7 @@ int main(void) {
         cmocka_unit_test(a_resumed_run_has_the_same_bytes),
         cmocka_unit_test(a_replay_has_the_same_bytes),
         cmocka_unit_test(samples_have_one_digest),
+        cmocka_unit_test(complexes_are_held_out),
         cmocka_unit_test(the_other_kind_is_refused),
         cmocka_unit_test(a_cache_has_both_kinds),
     };

@@ -7,6 +7,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -18,6 +19,16 @@ static void check_complexes(const fm_plan *plan, const fm_train_config *config) 
     assert_int_equal(plan->max_templates, config->data.n_template);
     assert_int_equal(plan->max_planned_msa, 16384);
     assert_int_equal(plan->template_days, 60);
+    char name[40];
+    fm_plan evaluation;
+    snprintf(name, sizeof name, "%s-eval", plan->name);
+    assert_int_equal(fm_plan_find(name, &evaluation, NULL), FM_OK);
+    assert_int_equal(fm_plan_check(&evaluation, NULL), FM_OK);
+    assert_string_equal(evaluation.name, name);
+    assert_true(evaluation.order == FM_ORDER_LISTED && evaluation.global_batch == 1 &&
+                evaluation.always_max_cycle && evaluation.best_templates);
+    assert_int_equal(evaluation.crop_size, plan->crop_size);
+    assert_int_equal(evaluation.max_templates, plan->max_templates);
     assert_int_equal(plan->max_template_date, config->data.max_template_date);
 }
 
@@ -51,7 +62,18 @@ static void a_preset_and_its_plan_agree(void **state) {
     }
 }
 
+static void chains_have_their_own_evaluation(void **state) {
+    (void)state;
+    fm_plan plan;
+    assert_int_equal(fm_plan_find("tiny-eval", &plan, NULL), FM_ERR_NOT_FOUND);
+    assert_int_equal(fm_plan_find("af3-tiny-", &plan, NULL), FM_ERR_NOT_FOUND);
+    assert_int_equal(fm_plan_find("af3-tiny-eval-eval", &plan, NULL), FM_ERR_NOT_FOUND);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_preset_and_its_plan_agree)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_preset_and_its_plan_agree),
+        cmocka_unit_test(chains_have_their_own_evaluation),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

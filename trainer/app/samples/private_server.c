@@ -32,7 +32,7 @@ enum {
     MOST_RESTARTS = 5, /* each within SETTLED_S of the start before */
     SETTLED_S = 600,   /* a server that ran for so long has not failed at once */
     LINE_BYTES = 1024,
-    N_ARGUMENT = 12,
+    N_ARGUMENT = 14,
 };
 
 static const char own_words[] = "foldmill serve: "; /* in front of the reason for its end */
@@ -267,9 +267,15 @@ static void make_arguments(fm_private_server *s) {
     s->argv[n++] = (char *)(uintptr_t)s->options.cache; /* exec does not write to it */
     s->argv[n++] = words[3];
     s->argv[n++] = s->address;
-    if (s->options.snapshot) {
+    const char *first = s->options.snapshot, *other = s->options.other_snapshot;
+    if (other && !first) first = "all"; /* as without --snapshot */
+    if (first) {
         s->argv[n++] = words[4];
-        s->argv[n++] = (char *)(uintptr_t)s->options.snapshot;
+        s->argv[n++] = (char *)(uintptr_t)first;
+    }
+    if (other && strcmp(other, first) != 0) {
+        s->argv[n++] = words[4];
+        s->argv[n++] = (char *)(uintptr_t)other;
     }
     s->argv[n++] = words[5];
     s->argv[n++] = words[6];

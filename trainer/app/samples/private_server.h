@@ -19,8 +19,10 @@ extern const char fm_private_server_name[];
 typedef struct fm_private_server fm_private_server;
 
 typedef struct fm_private_server_options {
-    const char *cache;       /* the folder to serve */
-    const char *snapshot;    /* NULL: all chains */
+    const char *cache;    /* the folder to serve */
+    const char *snapshot; /* NULL: all chains */
+    /* One that clients can ask for beside it; NULL, or the same: none. */
+    const char *other_snapshot;
     uint64_t jobs;           /* worker threads; 0: the server's default */
     const fm_cancel *cancel; /* of the server's start */
 } fm_private_server_options;

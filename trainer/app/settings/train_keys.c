@@ -284,7 +284,8 @@ const fm_train_key fm_train_keys[] = {
      .of = FM_KEY_AF2},
     {"metrics", "eval_every", "steps",
      "Steps between evaluations; 0 means never. A process beside the run evaluates the chains of "
-     "--eval-snapshot, and the run itself the files of --eval-samples. --eval-every sets it, too.",
+     "--eval-snapshot. With af3 the run itself evaluates its complexes, or the files of "
+     "--eval-samples. --eval-every sets it, too.",
      FM_KEY_INTEGER, AT(metrics.eval_every), .min = 0, .max = 1e9, .no_result = true},
     {"metrics", "eval_rollout_step", "steps",
      "Denoising steps of the rollouts that evaluations score; 0 takes n_rollout_step.",

@@ -84,7 +84,9 @@ static const char *const leaves[N_LEAF] = {"metrics.jsonl", "ledger", "eval.json
 
 /* Only a run that evaluates writes scores. Other programs may write them before it begins. */
 static bool writes(const fm_train_run *run, int leaf) {
-    return leaf != SCORES || run->set->eval_samples || fm_train_eval_every(run);
+    const bool is_af3 = run->config.network == FM_NETWORK_AF3;
+    return leaf != SCORES || run->set->eval_samples || (is_af3 && run->set->eval_snapshot) ||
+           fm_train_eval_every(run);
 }
 
 static const char has_run[] = "the folder has a run already; give --resume or another --out";

@@ -1,19 +1,20 @@
 /* train_af3.c: see train_af3.h.
  *
  * Every --eval-every steps and after the last, the moving average of the parameters is scored on
- * the files of a folder, before the step's checkpoint is written: a resumed run scores no step
- * twice, because it removes the lines behind its checkpoint. Group g of P scores the files g,
- * g + P, ..., and all ranks add up the results in the order of the files. An evaluation may take
- * longer than a scheduler waits after its signal, so a signal to stop ends it between two files.
- * The checkpoint then has no line in eval.jsonl, and a resumed run evaluates it first. */
+ * held-out samples (train_held_out.h), which are called files here. This comes before the step's
+ * checkpoint is written: a resumed run scores no step twice, because it removes the lines behind
+ * its checkpoint. Group g of P scores the files g, g + P, ..., and all ranks add up the results in
+ * the order of the files. An evaluation may take longer than a scheduler waits after its signal, so
+ * a signal to stop ends it between two files. The checkpoint then has no line in eval.jsonl, and a
+ * resumed run evaluates it first. */
 #include "trainer/app/train/train_af3.h"
 
 #include "proto/base/log.h"
 #include "proto/base/plural.h"
 #include "trainer/app/common/stop.h"
 #include "trainer/app/evaluation/sample_scores.h"
-#include "trainer/app/samples/sample_folder.h"
 #include "trainer/app/settings/setup.h"
+#include "trainer/app/train/train_held_out.h"
 #include "trainer/app/train/train_order.h"
 #include "trainer/app/train/train_rounds.h"
 #include "trainer/app/train/train_scores.h"
@@ -29,11 +30,12 @@
 #include <string.h>
 
 struct fm_train_af3 {
-    fm_sample_folder held_out;
+    fm_held_out held_out;
     fm_af3_trainer *trainer;
-    fm_af3_trainer *judge; /* forward only, with the moving average; NULL without --eval-samples */
-    fm_appender *scores;   /* eval.jsonl, on the first rank: */
-    bool lacks_scores;     /* it has no line of the checkpoint that the run began with */
+    /* Forward only, with the moving average; NULL without held-out samples. */
+    fm_af3_trainer *judge;
+    fm_appender *scores; /* eval.jsonl, on the first rank: */
+    bool lacks_scores;   /* it has no line of the checkpoint that the run began with */
     /* eval.csv: the newest evaluation of the first rank, which was made after table_step steps. */
     fm_sample_scores table;
     uint64_t table_step;
@@ -50,16 +52,28 @@ typedef struct fm_file_score {
 
 /* -- settings */
 
+static bool has_held_out(const fm_train_run *run) {
+    return run->set->eval_samples || run->set->eval_snapshot;
+}
+
 fm_status fm_train_af3_check(const fm_train_run *run, fm_error *reterr) {
     const fm_train_options *set = run->set;
-    if (set->eval_snapshot || set->eval_data || set->eval_device || set->eval_dtype ||
-        set->eval_share || set->stop_at) {
+    if (set->eval_device || set->eval_dtype || set->eval_share || set->stop_at) {
         return fm_fail(reterr, FM_ERR_USAGE,
-                       "--eval-samples and --eval-every choose an evaluation; the other options of "
-                       "evaluations are for models of af2");
+                       "--eval-samples or --eval-snapshot, --eval-data and --eval-every choose an "
+                       "evaluation; the other options of evaluations are for models of af2");
     }
-    if (fm_train_eval_every(run) && !set->eval_samples) {
-        return fm_fail(reterr, FM_ERR_USAGE, "%s needs --eval-samples DIR, the samples to score",
+    if (set->eval_snapshot && (set->eval_samples || set->samples)) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "--eval-snapshot names complexes of the server of --data or --cache; give "
+                       "no --samples or --eval-samples with it");
+    }
+    if (set->eval_data && !set->eval_snapshot) {
+        return fm_fail(reterr, FM_ERR_USAGE, "--eval-data needs --eval-snapshot NAME");
+    }
+    if (fm_train_eval_every(run) && !has_held_out(run)) {
+        return fm_fail(reterr, FM_ERR_USAGE,
+                       "%s needs --eval-samples DIR or --eval-snapshot NAME, the samples to score",
                        set->eval_every ? "--eval-every" : "[metrics] eval_every");
     }
     if (run->layout.bp != 1) {
@@ -94,7 +108,7 @@ fm_status fm_train_af3_create(fm_train_run *run, const fm_kernels *kernels, fm_e
             fm_ranks_join(run->ranks, run->set->device, kernels, &options.model.groups, reterr);
         fm_train_end_phase(run, FM_START_LINKS);
     }
-    if (!status && run->set->eval_samples) status = create_judge(run, options, reterr);
+    if (!status && has_held_out(run)) status = create_judge(run, options, reterr);
     if (!status) status = fm_af3_trainer_create(&options, &af3->trainer, reterr);
     if (status) return status;
     run->optimizer = &af3->trainer->recording.optimizer;
@@ -118,25 +132,35 @@ fm_status fm_train_af3_start(fm_train_run *run, fm_error *reterr) {
     return status ? status : fm_appender_open(path, &run->af3->scores, reterr);
 }
 
-/* Reads every held-out file once, so that a run does not end at its first evaluation. */
-static fm_status check_held_out(fm_train_af3 *af3, fm_error *reterr) {
+/* All evaluations have the same draws: those of sample `i` of step 0. */
+static fm_status read_features(const fm_train_run *run, uint32_t i, fm_af3_features *ret_features,
+                               fm_error *reterr) {
+    fm_status status = fm_held_out_read(&run->af3->held_out, i,
+                                        (uint32_t)run->config.data.max_cycle, ret_features, reterr);
+    if (!status) ret_features->slot = i & 0xffff;
+    return status;
+}
+
+/* Reads every held-out sample once, so that a run does not end at its first evaluation. */
+static fm_status check_held_out(const fm_train_run *run, fm_error *reterr) {
+    fm_held_out *held_out = &run->af3->held_out;
     fm_status status = FM_OK;
-    for (uint32_t i = 0; i < af3->held_out.n && !status; i++) {
+    for (uint32_t i = 0; i < held_out->n && !status; i++) {
         char path[PATH_MAX];
-        const fm_stored_sample *sample;
-        status = fm_sample_folder_read(&af3->held_out, i, &sample, reterr);
-        if (!status) status = fm_af3_trainer_check(af3->judge, &sample->features, reterr);
+        fm_af3_features features;
+        status = read_features(run, i, &features, reterr);
+        if (!status) status = fm_af3_trainer_check(run->af3->judge, &features, reterr);
         if (!status) continue;
-        snprintf(path, sizeof path, "%s/%s.npz", af3->held_out.path, af3->held_out.file[i]);
+        snprintf(path, sizeof path, "%s/%s%s", held_out->from, held_out->name[i],
+                 run->set->eval_samples ? ".npz" : "");
         if (reterr) (void)fm_error_in(reterr, path);
     }
     return status;
 }
 
-fm_status fm_train_af3_open(fm_train_run *run, fm_error *reterr) {
-    if (!run->set->eval_samples) return FM_OK;
-    fm_status status = fm_sample_folder_open(run->set->eval_samples, &run->af3->held_out, reterr);
-    return status ? status : check_held_out(run->af3, reterr);
+fm_status fm_train_af3_open(fm_train_run *run, const char *data, fm_error *reterr) {
+    fm_status status = fm_held_out_open(run, data, &run->af3->held_out, reterr);
+    return status ? status : check_held_out(run, reterr);
 }
 
 /* -- evaluation */
@@ -210,32 +234,27 @@ static fm_status agree_on_scores(fm_train_run *run, fm_status status, const fm_e
 }
 
 /* Reads a file that is to be scored, if there is one, unless this rank was asked to stop. */
-static fm_status read_held_out(fm_train_run *run, uint32_t file, const fm_stored_sample **ret_read,
+static fm_status read_held_out(fm_train_run *run, uint32_t file, fm_af3_features *ret_features,
                                fm_file_score *own, fm_error *reterr) {
-    fm_sample_folder *files = &run->af3->held_out;
     own->signal = (uint32_t)fm_stop_signal();
     if (own->signal) return fm_fail(reterr, FM_ERR_CANCELLED, "stopped on request");
-    return file < files->n ? fm_sample_folder_read(files, file, ret_read, reterr) : FM_OK;
+    return file < run->af3->held_out.n ? read_features(run, file, ret_features, reterr) : FM_OK;
 }
 
-/* Scores a file, if there is one. The draws are those of sample `file` of step 0, so every
- * evaluation has the same draws. No rank computes before all have read their files. */
+/* Scores a file, if there is one. No rank computes before all have read their files. */
 static fm_status score_file(fm_train_run *run, uint32_t file, fm_file_score *all,
                             fm_error *reterr) {
     fm_train_af3 *af3 = run->af3;
-    const fm_stored_sample *sample = NULL;
+    fm_af3_features features;
     fm_file_score own = {.why = ""};
     fm_error why = {.message = ""};
-    fm_status status = read_held_out(run, file, &sample, &own, &why);
+    fm_status status = read_held_out(run, file, &features, &own, &why);
     status = agree_on_scores(run, status, &why, &own, all, reterr);
     if (status) return status;
-    if (sample) {
-        fm_af3_features features = sample->features;
-        features.slot = file & 0xffff;
-        features.n_cycle = (uint32_t)run->config.data.max_cycle;
+    if (file < af3->held_out.n) {
         status = fm_af3_trainer_add_sample(af3->judge, &features, &own.scored.losses, &why);
         own.scored.rollout = af3->judge->score;
-        if (status) fm_train_name_sample(file, af3->held_out.file[file], &why);
+        if (status) fm_train_name_sample(file, af3->held_out.name[file], &why);
     }
     return agree_on_scores(run, status, &why, &own, all, reterr);
 }
@@ -258,10 +277,10 @@ static fm_status score_files(fm_train_run *run, fm_sample_scores *scores, fm_err
 }
 
 static fm_status evaluate(fm_train_run *run, fm_error *reterr) {
-    const fm_sample_folder *files = &run->af3->held_out;
+    const fm_held_out *files = &run->af3->held_out;
     const uint64_t began_ns = fm_clock_ns();
     fm_sample_scores scores;
-    fm_status status = fm_sample_scores_init(files->file, files->n, &scores, reterr);
+    fm_status status = fm_sample_scores_init(files->name, files->n, &scores, reterr);
     if (status) return status;
     status = score_files(run, &scores, reterr);
     const bool is_scored = !status;
@@ -393,8 +412,12 @@ void fm_train_af3_describe(const fm_train_run *run, char *out, size_t out_bytes)
 void fm_train_af3_announce(const fm_train_run *run) {
     const fm_train_af3 *af3 = run->af3;
     if (!af3->judge) return;
-    fprintf(stderr, "held out  %s: %u sample%s\n", af3->held_out.path, af3->held_out.n,
+    fprintf(stderr, "held out  %s: %u sample%s", af3->held_out.from, af3->held_out.n,
             fm_plural(af3->held_out.n));
+    if (af3->held_out.n_left_out) {
+        fprintf(stderr, ", and %u that could not be made", af3->held_out.n_left_out);
+    }
+    fputc('\n', stderr);
 }
 
 void fm_train_af3_summarize(const fm_train_run *run) {
@@ -411,7 +434,7 @@ void fm_train_af3_stop(fm_train_run *run) {
     if (!af3) return;
     fm_appender_close(af3->scores);
     fm_sample_scores_fini(&af3->table);
-    fm_sample_folder_close(&af3->held_out);
+    fm_held_out_close(&af3->held_out);
     fm_af3_trainer_destroy(af3->judge);
     fm_af3_trainer_destroy(af3->trainer);
     free(af3);

@@ -9,9 +9,9 @@
 
 /* Checks the settings of the network and of evaluations. FM_ERR_USAGE. */
 FM_MUST_USE fm_status fm_train_af3_check(const fm_train_run *run, fm_error *reterr);
-/* Opens the held-out files, if there are any, and reads each once. The errors of
- * fm_sample_folder_read. */
-FM_MUST_USE fm_status fm_train_af3_open(fm_train_run *run, fm_error *reterr);
+/* Opens the held-out samples, if there are any, and reads each once. `data` is the address of the
+ * server of samples, NULL without one. The errors of fm_held_out_open and fm_held_out_read. */
+FM_MUST_USE fm_status fm_train_af3_open(fm_train_run *run, const char *data, fm_error *reterr);
 /* Ends the part, however far it came. */
 void fm_train_af3_stop(fm_train_run *run);
 

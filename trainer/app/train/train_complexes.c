@@ -54,7 +54,7 @@ static fm_status open_samples(fm_train_run *run, fm_error *reterr) {
     fm_status status = FM_OK;
     for (int i = 0; i < 2 && !status; i++)
         status = fm_arena_init(&complexes->sample[i].arena, ARENA_BYTES, reterr);
-    if (!status) status = fm_train_af3_open(run, reterr);
+    if (!status) status = fm_train_af3_open(run, complexes->source.data, reterr);
     return status ? status : fm_train_feed_open(run, &complexes->source, reterr);
 }
 

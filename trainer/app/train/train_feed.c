@@ -11,6 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The snapshot that the run's own server serves, too. Evaluations of AlphaFold2 have a server of
+ * their own. */
+static const char *held_out_snapshot(const fm_train_run *run) {
+    return run->config.network == FM_NETWORK_AF3 && !run->set->eval_data ? run->set->eval_snapshot
+                                                                         : NULL;
+}
+
 fm_status fm_train_feed_find(const fm_train_run *run, bool is_rank, fm_train_feed *feed,
                              fm_error *reterr) {
     const fm_train_options *set = run->set;
@@ -24,6 +31,7 @@ fm_status fm_train_feed_find(const fm_train_run *run, bool is_rank, fm_train_fee
     fm_stop_catch(true);
     const fm_private_server_options options = {.cache = set->cache,
                                                .snapshot = set->snapshot,
+                                               .other_snapshot = held_out_snapshot(run),
                                                .jobs = set->jobs,
                                                .cancel = &fm_stop_cancel};
     fm_status status = fm_private_server_start(&options, &feed->server, reterr);
@@ -47,8 +55,7 @@ static fm_status explain_missing(const fm_train_run *run, fm_status status, fm_e
                       why.message);
 }
 
-/* The changes to the server's plan, which the network's sizes ask for. */
-static void ask_for_sizes(const fm_train_config *config, fm_wire_open *stream) {
+void fm_train_feed_ask_for_sizes(const fm_train_config *config, fm_wire_open *stream) {
     const bool is_af3 = config->network == FM_NETWORK_AF3;
     stream->crop_size = (uint32_t)config->data.crop_size;
     stream->max_msa_clusters =
@@ -79,7 +86,7 @@ static fm_status connect_feed(fm_train_run *run, fm_train_feed *feed, fm_error *
                    .policy = FM_WIRE_SKIP}, /* the run decides what a bad sample means */
         .n_slab = (uint32_t)set->ahead,
     };
-    ask_for_sizes(config, &options.stream);
+    fm_train_feed_ask_for_sizes(config, &options.stream);
     fm_wire_text(options.stream.plan, sizeof options.stream.plan, config->data.plan);
     const char *exposed = fm_credentials_exposed(&set->credentials);
     if (exposed) {

@@ -23,6 +23,9 @@ FM_MUST_USE fm_status fm_train_feed_open(fm_train_run *run, fm_train_feed *feed,
 /* Stops the stream, and the server if this process started it. */
 void fm_train_feed_close(fm_train_feed *feed);
 
+/* Sets the changes to the server's plan, which the network's sizes ask for. */
+void fm_train_feed_ask_for_sizes(const fm_train_config *config, fm_wire_open *stream);
+
 /* The recycling cycles of a sample at `slot` of the step after `step` steps. */
 uint32_t fm_train_feed_cycles(const fm_train_run *run, const fm_train_feed *feed, uint64_t step,
                               uint32_t slot);

@@ -45,7 +45,8 @@ static const char description[] =
     "A model of AlphaFold 3 (--preset af3-...) trains on the complexes of the server,\n"
     "or on stored samples, the files DIR/*.npz of --samples, in a random order that\n"
     "follows from the seed. Every --eval-every steps and after the last, the files of\n"
-    "--eval-samples are scored between steps, into DIR/eval.jsonl.\n\n"
+    "--eval-samples, or the complexes of --eval-snapshot, are scored between steps,\n"
+    "into DIR/eval.jsonl.\n\n"
     "The state of the run is saved in DIR every --checkpoint-every steps, every\n"
     "--checkpoint-minutes, and at every end. --resume continues from the newest\n"
     "whole checkpoint, or starts the run if there is none. A run that was killed\n"
@@ -178,9 +179,9 @@ static const char description[] =
         {"eval-samples", FM_OPTION_STRING, &(set)->eval_samples, "DIR",                            \
          .help = "stored samples to score, for a model of af3"},                                   \
         {"eval-snapshot", FM_OPTION_STRING, &(set)->eval_snapshot, "NAME",                         \
-         .help = "the chains to score"},                                                           \
+         .help = "the chains to score, or complexes for a model of af3"},                          \
         {"eval-data", FM_OPTION_STRING, &(set)->eval_data, "URL",                                  \
-         .help = "server of these chains (that of --data or --cache)"},                            \
+         .help = "server of these (that of --data or --cache)"},                                   \
         {"eval-device", FM_OPTION_STRING, &(set)->eval_device, "NAME",                             \
          .help = "cpu, cuda or cuda:N to score on (cpu when training on it)"},                     \
         {"eval-dtype", FM_OPTION_STRING, &(set)->eval_dtype, "TYPE",                               \

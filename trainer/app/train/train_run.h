@@ -10,6 +10,7 @@
  *     train_save.h       checkpoints
  *     train_rounds.h     the rounds of several ranks
  *     train_feed.h       the server of samples
+ *     train_held_out.h   the held-out samples of AlphaFold 3
  *     train_af3.h        AlphaFold 3's network and its evaluations
  *     train_stream.h     AlphaFold2's work: samples of chains from a server
  *     train_complexes.h  AlphaFold 3's work: samples of complexes from a server

@@ -65,7 +65,7 @@ static fm_status open_samples(fm_train_run *run, fm_error *reterr) {
     const fm_sha256 unknown = {{0}};
     fm_train_stored *stored = run->stored;
     fm_status status = fm_sample_folder_open(run->set->samples, &stored->samples, reterr);
-    if (!status) status = fm_train_af3_open(run, reterr);
+    if (!status) status = fm_train_af3_open(run, NULL, reterr);
     if (status) return status;
     bool is_known = memcmp(&run->state.snapshot, &unknown, sizeof unknown) != 0;
     if (is_known && memcmp(&run->state.snapshot, &stored->samples.hash, sizeof unknown) != 0) {
