@@ -1,24 +1,25 @@
 /* bench_chain.c: measures one chain from its files to its feature arrays on one core, with nothing
  * kept before or between.
  *
- *     bench_chain [--rounds N]
+ *     bench_chain [--compat] [--rounds N]
  *
- * The chains are the eight of the reference's timing, from $FM_REFERENCE_DATA. The structure file,
- * the alignments, the template search and the structures of all its hits are read, parsed and
- * mapped; the four best templates become features. The reference reads a structure file twice if a
- * chain needs it twice; here it is read once. Figures are medians of CPU time, with files in the
- * page cache. The last columns are the reference's wall times (with templates, without). */
+ * The chains are eight of the reference data, from $FM_REFERENCE_DATA. The structure file, the
+ * alignments, the template search and the structures of all its hits are read, parsed and mapped;
+ * the four best templates become features. OpenFold stops reading hits after the fourth template,
+ * and reads a structure file twice if a chain needs it twice; here it is read once. Figures are
+ * medians, with files in the page cache. --compat gives the reference's features, bit for bit;
+ * `./run bench baselines --only openfold_features` measures OpenFold's pipeline beside that. */
 #include "featurizer/features.h"
 #include "featurizer/parse/hhr.h"
 #include "featurizer/structure.h"
 #include "featurizer/templates.h"
 #include "proto/base/file.h"
+#include "proto/base/options.h"
 #include "proto/limits.h"
 #include "tests/bench/bench_time.h"
 #include "tests/testing/testing.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { N_FILE = 16 };
@@ -38,6 +39,7 @@ typedef struct bench_state {
     parsed_file file[N_FILE];
     size_t n_file;
     uint64_t bytes; /* read */
+    bool compat;
 } bench_state;
 
 static fm_status read_reference(bench_state *bench, const char *relative, fm_bytes *ret_text) {
@@ -49,7 +51,7 @@ static fm_status read_reference(bench_state *bench, const char *relative, fm_byt
 }
 
 static parsed_file *find_file(bench_state *bench, const char *id) {
-    const fm_mmcif_options options = {0};
+    const fm_mmcif_options options = {.compat_openfold = bench->compat};
     char relative[128];
     fm_bytes text;
     for (size_t i = 0; i < bench->n_file; i++) {
@@ -96,7 +98,7 @@ static fm_status load_structure(void *context, const fm_sha256 *identity,
     bench_state *bench = context;
     uint32_t number[2];
     fm_part_sequence sequence;
-    const fm_mmcif_options options = {0};
+    const fm_mmcif_options options = {.compat_openfold = bench->compat};
     memcpy(number, identity->bytes, sizeof number);
     const fm_mmcif *mmcif = &bench->file[number[0] - 1].mmcif;
     *ret_structure = &structure;
@@ -114,13 +116,15 @@ static fm_status make_templates(bench_state *bench, const char *folder,
     fm_array arrays[FM_TEMPLATES_N_ARRAY];
     uint32_t *order, *chosen, n_order;
     fm_arena *arena = &bench->work;
-    const fm_template_options options = {.max_templates = 4};
+    const fm_template_options options = {.compat_openfold = bench->compat, .max_templates = 4};
     const fm_template_source source = {
         .context = bench, .entry = give_entry, .structure = give_structure};
     snprintf(relative, sizeof relative, "%s/pdb70_hits.hhr", folder);
     fm_status status = read_reference(bench, relative, &text);
-    if (!status) status = fm_hhr_parse(text, false, arena, &hits, NULL);
-    if (!status) status = fm_templates_map(sequence, &hits, 1, false, &source, arena, &part, NULL);
+    if (!status) status = fm_hhr_parse(text, bench->compat, arena, &hits, NULL);
+    if (!status) {
+        status = fm_templates_map(sequence, &hits, 1, bench->compat, &source, arena, &part, NULL);
+    }
     if (!status) status = fm_templates_rank(&part, &options, arena, &order, &n_order, NULL);
     if (!status) {
         status =
@@ -137,7 +141,7 @@ static fm_status make_templates(bench_state *bench, const char *folder,
 
 static fm_status make_chain(bench_state *bench, const char *chain, bool with_templates,
                             uint32_t *ret_n_seq, uint32_t *ret_n_templ) {
-    const fm_features_options options = {0};
+    const fm_features_options options = {.compat_openfold = bench->compat};
     char id[8] = {0}, folder[128], relative[256];
     fm_part_sequence sequence;
     fm_part_structure structure;
@@ -174,20 +178,79 @@ static fm_status make_chain(bench_state *bench, const char *chain, bool with_tem
     return status;
 }
 
-int main(int argc, char **argv) {
-    static const struct {
-        const char *name;
-        int with, without;
-    } chains[] = {{"1psm_A", 239, 238}, {"2crb_A", 1119, 774}, {"2q2k_A", 856, 36},
-                  {"3u8v_A", 1099, 88}, {"3zee_A", 127, 93},   {"4i6p_A", 141, 106},
-                  {"4zey_A", 1121, 57}, {"5kc1_A", 990, 170}};
+/* Medians of a chain's times in ms. */
+typedef struct chain_times {
+    double cpu_ms, wall_ms;
+} chain_times;
+
+static bool measure(bench_state *bench, const char *chain, bool with_templates, size_t rounds,
+                    uint32_t *ret_n_seq, uint32_t *ret_n_templ, chain_times *ret_times) {
+    static double cpu_ms[ROUNDS_MAX], wall_ms[ROUNDS_MAX];
+    for (size_t i = 0; i < rounds + 2; i++) { /* the first two warm up */
+        double cpu = cpu_s(), wall = now_s();
+        if (make_chain(bench, chain, with_templates, ret_n_seq, ret_n_templ)) {
+            printf("%s: failed\n", chain);
+            return false;
+        }
+        size_t at = i < 2 ? 0 : i - 2;
+        cpu_ms[at] = 1e3 * (cpu_s() - cpu);
+        wall_ms[at] = 1e3 * (now_s() - wall);
+    }
+    *ret_times = (chain_times){median(cpu_ms, rounds), median(wall_ms, rounds)};
+    return true;
+}
+
+static bool bench_chains(bench_state *bench, size_t rounds) {
+    static const char *const chains[] = {"1psm_A", "2crb_A", "2q2k_A", "3u8v_A",
+                                         "3zee_A", "4i6p_A", "4zey_A", "5kc1_A"};
     enum { N_CHAIN = sizeof chains / sizeof chains[0] };
+    chain_times mean[2] = {{0}};
+    double sum[3] = {0};
+    printf("files to arrays, one core, %s; the last two columns are without templates\n",
+           bench->compat ? "--compat" : "default mode");
+    printf("%-8s %6s  %9s  %7s  %12s  %8s  %18s  %14s\n", "chain", "rows", "templates", "MB read",
+           "processor ms", "wall ms", "processor ms, none", "wall ms, none");
+    for (size_t c = 0; c < N_CHAIN; c++) {
+        chain_times with, without;
+        uint32_t n_seq = 0, n_templ = 0;
+        if (!measure(bench, chains[c], true, rounds, &n_seq, &n_templ, &with)) return false;
+        double mb = (double)bench->bytes * 1e-6;
+        if (!measure(bench, chains[c], false, rounds, &n_seq, &n_templ, &without)) return false;
+        printf("%-8s %6u  %9u  %7.2f  %12.3f  %8.3f  %18.3f  %14.3f\n", chains[c], n_seq, n_templ,
+               mb, with.cpu_ms, with.wall_ms, without.cpu_ms, without.wall_ms);
+        mean[0].cpu_ms += with.cpu_ms / N_CHAIN;
+        mean[0].wall_ms += with.wall_ms / N_CHAIN;
+        mean[1].cpu_ms += without.cpu_ms / N_CHAIN;
+        mean[1].wall_ms += without.wall_ms / N_CHAIN;
+        sum[0] += n_seq / (double)N_CHAIN;
+        sum[1] += n_templ / (double)N_CHAIN;
+        sum[2] += mb / N_CHAIN;
+    }
+    printf("%-8s %6.0f  %9.2f  %7.2f  %12.3f  %8.3f  %18.3f  %14.3f\n", "mean", sum[0], sum[1],
+           sum[2], mean[0].cpu_ms, mean[0].wall_ms, mean[1].cpu_ms, mean[1].wall_ms);
+    return true;
+}
+
+int main(int argc, char **argv) {
     static bench_state bench;
-    static double ms[ROUNDS_MAX];
-    int rounds = 21;
-    double mean[2] = {0};
-    if (argc > 2 && strcmp(argv[1], "--rounds") == 0) rounds = atoi(argv[2]);
-    if (rounds < 1 || rounds > ROUNDS_MAX) rounds = 21;
+    uint64_t rounds = 21;
+    const fm_option options[] = {
+        {"compat", FM_OPTION_FLAG, &bench.compat, NULL, .help = "OpenFold's features, bit for bit"},
+        {"rounds", FM_OPTION_U64, &rounds, "N", .help = "rounds of each figure (21)", .min = 1,
+         .max = ROUNDS_MAX},
+        {0}};
+    const fm_command command = {.program = "bench_chain",
+                                .arguments = "[options]",
+                                .summary = "measure the features of a chain",
+                                .options = options};
+    int n_positional;
+    fm_error error;
+    fm_status status = fm_options_parse(&command, argc, argv, &n_positional, &error);
+    if (status) {
+        if (status == FM_ERR_CANCELLED) return 0;
+        fprintf(stderr, "bench_chain: %s\n", error.message);
+        return 2;
+    }
     if (!fm_test_reference()) {
         printf("left out: FM_REFERENCE_DATA is not set\n");
         return 0;
@@ -196,32 +259,8 @@ int main(int argc, char **argv) {
         fm_arena_init(&bench.work, (size_t)4 << 30, NULL)) {
         return 1;
     }
-    printf("ms of one core, files to arrays; the reference in the last two columns\n");
-    printf("%-8s %6s %6s %6s %9s %9s %9s %9s\n", "chain", "rows", "templ", "MB", "templates",
-           "without", "OpenFold", "without");
-    for (int c = 0; c < N_CHAIN; c++) {
-        double middle[2];
-        uint32_t n_seq = 0, n_templ = 0;
-        uint64_t bytes = 0;
-        for (int without = 0; without < 2; without++) {
-            for (int i = -2; i < rounds; i++) {
-                double start = cpu_s();
-                if (make_chain(&bench, chains[c].name, !without, &n_seq, &n_templ)) {
-                    printf("%s: failed\n", chains[c].name);
-                    return 1;
-                }
-                if (i >= 0) ms[i] = 1e3 * (cpu_s() - start);
-            }
-            if (!without) bytes = bench.bytes;
-            middle[without] = median(ms, (size_t)rounds);
-            mean[without] += middle[without] / N_CHAIN;
-        }
-        printf("%-8s %6u %6u %6.2f %9.2f %9.2f %9d %9d\n", chains[c].name, n_seq, n_templ,
-               (double)bytes / 1e6, middle[0], middle[1], chains[c].with, chains[c].without);
-    }
-    printf("%-8s %6s %6s %6s %9.2f %9.2f %9d %9d\n", "mean", "", "", "", mean[0], mean[1], 728,
-           205);
+    bool is_done = bench_chains(&bench, (size_t)rounds);
     fm_arena_fini(&bench.arena);
     fm_arena_fini(&bench.work);
-    return 0;
+    return is_done ? 0 : 1;
 }

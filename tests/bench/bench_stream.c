@@ -5,11 +5,11 @@
  *
  * Waits. 8 synchronous consumers take steps of 100 ms. 89 % of their samples take 20 ms to prepare,
  * 10 % ten times and 1 % a hundred times as long; workers sleep for this time. Each order has one
- * server with 10 workers. For comparison, PyTorch's DataLoader has two workers in each of 8
- * processes. All of them run at the same time and with the same preparation times, so that a busy
- * machine disturbs them equally. A consumer's wait is the time in fm_loader_next (next() of the
- * loader); the exposed wait of a step is the longest of the 8. Each row also has the result of a
- * simulation of the same run.
+ * server with 10 workers. All of them run at the same time and with the same preparation times, so
+ * that a busy machine disturbs them equally; so do other loaders beside them (`./run bench
+ * baselines`). A consumer's wait is the time in fm_loader_next; the exposed wait of a step is the
+ * longest of the 8. Each row also has the result of a simulation of the same run, as has PyTorch's
+ * DataLoader with two workers in each of 8 processes.
  *
  * The row "warm cache" is a real cache of 10,000-row alignments, in strict order.
  *
@@ -48,7 +48,7 @@ typedef struct settings {
 
 /* -- times of samples */
 
-/* The same numbers as delay_ms of stream_loader.py (splitmix64). */
+/* The same numbers as delay_ms of deploy/baselines/waits.py (splitmix64). */
 static uint32_t delay_ms(uint64_t index) {
     uint64_t word = index + 0x9e3779b97f4a7c15u;
     word = (word ^ word >> 30) * 0xbf58476d1ce4e5b9u;
@@ -155,24 +155,6 @@ static int ask(const char *command, char line[256]) {
     return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
 }
 
-typedef struct torch_run {
-    const settings *set;
-    char line[256];
-    int status;
-    pthread_t thread;
-} torch_run;
-
-static void *run_torch(void *argument) {
-    torch_run *run = argument;
-    const char *python = getenv("FM_TORCH_PYTHON");
-    char command[2 * PATH_MAX];
-    snprintf(command, sizeof command, "%s %s/bench/stream_loader.py %d %d %d %llu %llu 2>&1",
-             python ? python : "python3", run->set->tests, N_CONSUMER, N_LOADER_WORKER, STEP_MS,
-             (unsigned long long)run->set->warm, (unsigned long long)run->set->steps);
-    run->status = ask(command, run->line);
-    return NULL;
-}
-
 /* -- waits */
 
 static void print_row(const char *name, const fm_histogram *ns, double mean_ms) {
@@ -246,12 +228,10 @@ static void start_slow(slow_server *s, const settings *set, int number) {
 
 static void bench_waits(const settings *set) {
     static slow_server servers[N_ROW];
-    torch_run torch = {.set = set};
     printf("exposed wait per step of %d ms, %d consumers, %d workers, %llu steps after %llu\n",
            STEP_MS, N_CONSUMER, N_WORKER, (unsigned long long)set->steps,
            (unsigned long long)set->warm);
     printf("%-24s %10s %10s %10s %10s\n", "order", "p50 ms", "p99 ms", "max ms", "mean ms");
-    if (pthread_create(&torch.thread, NULL, run_torch, &torch)) die("thread", NULL);
     for (int i = 0; i < N_ROW; i++)
         start_slow(&servers[i], set, i);
     for (int i = 0; i < N_ROW; i++) {
@@ -260,14 +240,6 @@ static void bench_waits(const settings *set) {
         stop_server(&servers[i].server);
         fm_test_source_fini(&servers[i].test);
         print_row(server_rows[i].name, ns, (double)ns->sum / (double)ns->n * 1e-6);
-    }
-    pthread_join(torch.thread, NULL);
-    double p50, p99, most, mean;
-    if (torch.status == 0 && sscanf(torch.line, "%lf %lf %lf %lf", &p50, &p99, &most, &mean) == 4) {
-        printf("%-24s %10.3f %10.3f %10.3f %10.3f\n", "PyTorch DataLoader", p50, p99, most, mean);
-    } else {
-        printf("%-24s skipped: %s (FM_TORCH_PYTHON names a python3 that has it)\n",
-               "PyTorch DataLoader", torch.line);
     }
     print_simulated(set, FM_SIMULATED_STRICT, 0, "strict, simulated");
     print_simulated(set, FM_SIMULATED_BOUNDED, 32, "bounded:32, simulated");
