@@ -1,5 +1,5 @@
 /* test_complexes.c: complexes in a cache: built beside chains in one pass, loaded as they were
- * read, drawn, made again only where their inputs changed, and whole after every kill. */
+ * read, drawn, and made again only where their inputs changed. */
 #include "tests/cache/complexes_case.h"
 
 #include "cache/export/complex_load.h"
@@ -7,14 +7,6 @@
 #include "featurizer/complex/draw.h"
 #include "featurizer/complex/read.h"
 #include "featurizer/complex/records.h"
-
-#include <signal.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
-
-extern char **environ;
 
 static fm_build_report build_all(complexes_case *test, fm_build_options options) {
     fm_build_report report = {0};
@@ -442,42 +434,6 @@ static void complexes_of_other_datasets_are_kept(void **state) {
     tear_down(&test);
 }
 
-/* -- kills */
-
-static void killed_builds_end_with_the_same_content(void **state) {
-    (void)state;
-    enum { N_KILL = 8 };
-    complexes_case test;
-    char clean[180], program[400], components[300];
-    set_up(&test);
-    write_entries(&test, 6);
-    snprintf(clean, sizeof clean, "%s/clean", test.base.folder);
-    fm_build_report expected;
-    assert_int_equal(
-        build_with(&test.base, test.base.data, clean,
-                   (fm_build_options){.complexes = true, .components = &test.components},
-                   &expected),
-        FM_OK);
-    write_text(test.base.folder, "components.cif", components_text);
-    snprintf(components, sizeof components, "%s/components.cif", test.base.folder);
-    snprintf(program, sizeof program, "%s/foldmill", getenv("FM_BIN"));
-    for (int i = 0; i < N_KILL; i++) {
-        char *const arguments[] = {program,         "build",       test.base.data, "--cache",
-                                   test.base.cache, "--complexes", "--components", components,
-                                   "--quiet",       NULL};
-        pid_t child;
-        int status;
-        assert_int_equal(posix_spawn(&child, program, NULL, NULL, arguments, environ), 0);
-        nanosleep(&(struct timespec){0, 1000000L * (1 + 7L * i)}, NULL);
-        kill(child, SIGKILL);
-        assert_int_equal(waitpid(child, &status, 0), child);
-    }
-    fm_build_report report = build_all(&test, (fm_build_options){0});
-    assert_same_content(report, expected);
-    assert_loads(&test);
-    tear_down(&test);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(complexes_stand_beside_chains),
@@ -490,7 +446,6 @@ int main(void) {
         cmocka_unit_test(a_broken_file_harms_its_complex_alone),
         cmocka_unit_test(a_build_without_components_is_refused),
         cmocka_unit_test(complexes_of_other_datasets_are_kept),
-        cmocka_unit_test(killed_builds_end_with_the_same_content),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
