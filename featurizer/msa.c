@@ -52,7 +52,10 @@ static const fm_msa_options defaults;
 static int rank_of(const char *name) {
     if (strstr(name, "uniref90")) return 0;
     if (strstr(name, "bfd") || strstr(name, "uniclust")) return 1;
-    return strstr(name, "mgnify") ? 2 : 3;
+    if (strstr(name, "mgnify")) return 2;
+    /* Protenix's rows to pair come before its others. */
+    bool is_paired = strncmp(name, "pairing.", 8) == 0 || strncmp(name, "uniref100_hits.", 15) == 0;
+    return is_paired ? 3 : 4;
 }
 
 static int compare_files(const void *left, const void *right) {

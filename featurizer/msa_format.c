@@ -71,7 +71,8 @@ fm_msa_format fm_msa_format_of_ending(const char *name) {
 }
 
 fm_msa_format fm_msa_format_of_name(const char *name) {
-    static const char *const others[] = {"uniprot_hits.sto", "hmm_output.sto", "pdb_hits.sto"};
+    static const char *const others[] = {"uniprot_hits.sto", "hmm_output.sto", "pdb_hits.sto",
+                                         "hmmsearch.a3m"};
     size_t n = name_bytes_of(name);
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
         if (n == strlen(others[i]) && memcmp(name, others[i], n) == 0) return FM_MSA_NONE;

@@ -45,6 +45,7 @@ typedef struct fm_build_options {
     bool complexes;       /* also build the complexes of experimental mmCIF files */
     /* The chemical components of complexes, borrowed; NULL = the set that the cache has. */
     const fm_components *components;
+    bool compat_protenix; /* complexes as Protenix makes them (docs/reference/complexes.md) */
     fm_features_options features;
     fm_build_others_policy others;
     uint64_t shard_bytes;   /* seal a shard at about this size; 0 = 1 GiB */

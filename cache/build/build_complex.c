@@ -21,6 +21,7 @@
 #include "featurizer/complex/complex.h"
 #include "featurizer/complex/read.h"
 #include "featurizer/complex/records.h"
+#include "proto/base/directory.h"
 #include "proto/chem/residue.h"
 #include "proto/limits.h"
 
@@ -28,7 +29,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SIDES_BYTES = 2 * sizeof(uint64_t) }; /* of a record, in a note */
+enum {
+    SIDES_BYTES = 2 * sizeof(uint64_t), /* of a record, in a note */
+    KEY_PROTENIX = 8,                   /* in the key of a complex */
+};
 
 typedef struct complex_entity {
     uint8_t polymer; /* fm_polymer */
@@ -58,7 +62,7 @@ bool fm_build_has_complex(const fm_build_state *state, const fm_source_structure
 
 static fm_status ensure_assembly(fm_build_work *work, fm_error *reterr) {
     fm_build_complex *self = work->complex;
-    const fm_assembly_options options = {0};
+    const fm_assembly_options options = {.compat_protenix = work->state->options->compat_protenix};
     if (self->has_assembly) return FM_OK;
     fm_status status = fm_assembly_read(work->text, work->state->components, &options,
                                         &work->chain_arena, &self->assembly, reterr);
@@ -69,38 +73,15 @@ static fm_status ensure_assembly(fm_build_work *work, fm_error *reterr) {
 
 static fm_sha256 complex_key(const fm_build_work *work) {
     const fm_sha256 *components = &work->state->components->hash;
-    fm_sha256_state *key = fm_build_begin_key(work, "complex", FM_STAGE_COMPLEX, 0);
+    uint8_t flags = work->state->options->compat_protenix ? KEY_PROTENIX : 0;
+    fm_sha256_state *key = fm_build_begin_key(work, "complex", FM_STAGE_COMPLEX, flags);
     fm_sha256_update(key, work->text_hash.bytes, sizeof work->text_hash.bytes);
     fm_sha256_update(key, components->bytes, sizeof components->bytes);
     return fm_build_end_key(key);
 }
 
-/* The sequence in the letters of a chain: the 20 and X. */
-static fm_status letters_of(const fm_assembly_entity *entity, fm_arena *arena,
-                            fm_part_sequence *ret_sequence, fm_error *reterr) {
-    char *letters = fm_arena_alloc(arena, entity->n_residue);
-    if (!letters) return fm_arena_full(arena, reterr);
-    for (uint32_t i = 0; i < entity->n_residue; i++) {
-        char letter = entity->sequence[i];
-        bool is_known = letter && strchr("ACDEFGHIKLMNPQRSTVWY", letter) != NULL;
-        letters[i] = (char)(is_known ? letter : 'X');
-    }
-    *ret_sequence = (fm_part_sequence){entity->n_residue, letters};
-    return FM_OK;
-}
-
-/* What stands for an entity's sequence in keys: of a protein, the hash of the sequence part. */
-static fm_status hash_sequence(const fm_assembly_entity *entity, fm_arena *arena,
-                               fm_sha256 *ret_hash, fm_error *reterr) {
-    fm_part_sequence sequence;
-    fm_bytes bytes = {(const uint8_t *)entity->sequence, entity->n_residue};
-    fm_status status = FM_OK;
-    if (entity->polymer == FM_POLYMER_PEPTIDE_L) {
-        status = letters_of(entity, arena, &sequence, reterr);
-        if (!status) status = fm_part_sequence_encode(&sequence, arena, &bytes, reterr);
-    }
-    if (!status) *ret_hash = fm_sha256_of(bytes.data, bytes.size);
-    return status;
+static fm_bytes sequence_of(const fm_assembly_entity *entity) {
+    return (fm_bytes){(const uint8_t *)entity->sequence, entity->n_residue};
 }
 
 /* -- the note */
@@ -162,9 +143,9 @@ static void set_row(const fm_assembly *assembly, const fm_complex_record *record
 }
 
 /* The drawn records, with numbers for their texts, and the clusters of their sides. */
-static fm_status list_rows(const fm_assembly *assembly, fm_arena *arena, fm_bytes *ret_rows,
-                           fm_bytes *ret_sides, fm_error *reterr) {
-    const fm_record_options options = {0};
+static fm_status list_rows(const fm_assembly *assembly, bool compat_protenix, fm_arena *arena,
+                           fm_bytes *ret_rows, fm_bytes *ret_sides, fm_error *reterr) {
+    const fm_record_options options = {.compat_protenix = compat_protenix};
     const fm_complex_record *records;
     uint32_t n, n_row = 0;
     fm_status status = fm_complex_records_list(assembly, &options, arena, &records, &n, reterr);
@@ -184,13 +165,13 @@ static fm_status list_rows(const fm_assembly *assembly, fm_arena *arena, fm_byte
     return fm_complex_rows_encode(rows, n_row, arena, ret_rows, reterr);
 }
 
-static fm_status write_note(fm_build_complex *self, const fm_sha256 *part, fm_arena *arena,
-                            fm_error *reterr) {
+static fm_status write_note(fm_build_complex *self, const fm_sha256 *part, bool compat_protenix,
+                            fm_arena *arena, fm_error *reterr) {
     const fm_assembly *assembly = &self->assembly;
     const fm_chain_facts facts = facts_of(assembly);
     uint8_t row[FM_FACTS_BYTES];
     fm_bytes rows = {0}, sides = {0};
-    fm_status status = list_rows(assembly, arena, &rows, &sides, reterr);
+    fm_status status = list_rows(assembly, compat_protenix, arena, &rows, &sides, reterr);
     size_t room = 128 + rows.size + sides.size + (size_t)assembly->n_entity * 64;
     for (uint32_t i = 0; i < assembly->n_entity; i++)
         room += strlen(assembly->entities[i].id) + 1;
@@ -216,7 +197,10 @@ static fm_status write_note(fm_build_complex *self, const fm_sha256 *part, fm_ar
         size_t id_bytes = fm_complex_record_is_clustered(entity) ? strlen(entity->id) + 1 : 0;
         if (id_bytes > FM_LIMIT_NAME_BYTES) id_bytes = 0; /* no list has it */
         fm_sha256 hash = {{0}};
-        if (has_rows) status = hash_sequence(entity, arena, &hash, reterr);
+        if (has_rows) {
+            status =
+                fm_entity_sequence_hash(sequence_of(entity), entity->polymer, arena, &hash, reterr);
+        }
         fm_write_u8(&writer, entity->polymer);
         fm_write_u8(&writer, has_rows);
         fm_write_u16(&writer, (uint16_t)n);
@@ -362,7 +346,10 @@ static fm_status make_assembly(fm_build_work *work, const fm_sha256 *key, fm_err
     if (!status) {
         status = fm_build_keep_part(work, &self->result, 0, FM_PART_ASSEMBLY, bytes, reterr);
     }
-    if (!status) status = write_note(self, &self->result.part[0], &work->structure_arena, reterr);
+    if (!status) {
+        status = write_note(self, &self->result.part[0], work->state->options->compat_protenix,
+                            &work->structure_arena, reterr);
+    }
     if (!status && !take_entities(self, &work->structure_arena)) {
         status = fm_arena_full(&work->structure_arena, reterr);
     }
@@ -376,8 +363,8 @@ static fm_status make_assembly(fm_build_work *work, const fm_sha256 *key, fm_err
 fm_status fm_build_entity_sequence(fm_build_work *work, fm_build_chain *job, fm_error *reterr) {
     fm_status status = ensure_assembly(work, reterr);
     if (status) return status;
-    return letters_of(&work->complex->assembly.entities[job->entity], &work->chain_arena,
-                      &job->sequence, reterr);
+    return fm_entity_letters(sequence_of(&work->complex->assembly.entities[job->entity]),
+                             &work->chain_arena, &job->sequence, reterr);
 }
 
 /* The first chain with alignments that is of the entity. */
@@ -390,6 +377,31 @@ static const fm_source_chain *find_chain(const fm_build_work *work, const comple
         }
     }
     return NULL;
+}
+
+/* *ret_chain = the alignments that the dataset has for the entity's sequence; NULL = none. A folder
+ * that does not exist counts as none, because indices have more sequences than many datasets. */
+static fm_status find_by_sequence(fm_build_work *work, const complex_entity *entity,
+                                  const fm_source_chain **ret_chain, fm_error *reterr) {
+    const fm_source_dataset *dataset = &work->state->source->dataset[work->source->dataset];
+    const fm_sequence_list *list =
+        entity->polymer == FM_POLYMER_RNA ? &dataset->rna : &dataset->proteins;
+    const char *name = fm_sequence_list_find(list, &entity->sequence);
+    fm_arena *arena = &work->structure_arena;
+    fm_path_kind kind;
+    *ret_chain = NULL;
+    if (!name) return FM_OK;
+    size_t size = strlen(list->folder) + strlen(name) + 2;
+    char *folder = fm_arena_alloc(arena, size);
+    fm_source_chain *chain = fm_arena_calloc(arena, 1, sizeof *chain);
+    if (!folder || !chain) return fm_arena_full(arena, reterr);
+    snprintf(folder, size, "%s/%s", list->folder, name);
+    fm_status status = fm_path_look(folder, &kind, reterr);
+    if (status || kind == FM_PATH_ABSENT) return status;
+    chain->name = name;
+    chain->folder = folder;
+    *ret_chain = chain;
+    return FM_OK;
 }
 
 static fm_status make_rows(fm_build_work *work, fm_build_chain *job, const fm_msa_input *inputs,
@@ -475,6 +487,9 @@ static fm_status do_entity(fm_build_work *work, uint32_t index, fm_error *reterr
     const complex_entity *entity = &self->entities[index];
     fm_part_entity_inputs *inputs = &self->inputs[index];
     const fm_source_chain *chain = entity->has_rows ? find_chain(work, entity) : NULL;
+    fm_status status = FM_OK;
+    if (entity->has_rows && !chain) status = find_by_sequence(work, entity, &chain, reterr);
+    if (status) return status;
     if (!chain) {
         if (entity->has_rows) fm_build_count_bare_entity(work->state);
         return FM_OK;
@@ -487,7 +502,6 @@ static fm_status do_entity(fm_build_work *work, uint32_t index, fm_error *reterr
     fm_build_chain job = {.name = chain->name, .chain = chain, .complex = self, .entity = index};
     job.result.reused = true;
     job.result.part[FM_PART_SEQUENCE - 1] = entity->sequence;
-    fm_status status;
     if (entity->polymer == FM_POLYMER_RNA) {
         status = do_rows(work, &job, "rna", FM_ENTITY_ROWS_ALL, &inputs->unpaired, reterr);
         if (status) fm_build_name_folder(&job, reterr);

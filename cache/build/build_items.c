@@ -37,6 +37,7 @@ static fm_sha256 hash_options(const fm_build_state *build) {
     if (build->components) {
         add_number(state, FM_STAGE_COMPLEX);
         fm_sha256_update(state, &build->components->hash, sizeof build->components->hash);
+        if (options->compat_protenix) add_text(state, "protenix");
     }
     fm_sha256 hash = fm_sha256_digest(state);
     fm_sha256_destroy(state);

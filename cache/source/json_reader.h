@@ -14,7 +14,7 @@
 
 enum {
     FM_JSON_BLOCK_BYTES = 65536,
-    FM_JSON_TEXT_BYTES = 4096, /* longest key or number; longer strings are cut */
+    FM_JSON_TEXT_BYTES = 65536, /* longest key or number; longer strings are cut */
     FM_JSON_DEPTH = 32,
 };
 
@@ -52,7 +52,7 @@ typedef struct fm_json_reader {
     bool text_cut;                     /* the string was longer than `text` */
     char text[FM_JSON_TEXT_BYTES + 1]; /* terminated */
     uint8_t block[FM_JSON_BLOCK_BYTES];
-} fm_json_reader; /* about 70 kB: keep it on the heap or in an arena */
+} fm_json_reader; /* about 135 kB: keep it on the heap or in an arena */
 
 void fm_json_init(fm_json_reader *reader, fm_json_input input);
 

@@ -22,7 +22,9 @@
  *     uniclust30   <name>/{a3m,pdb}/: predicted structures with their alignments (RODA)
  *     duplicates   duplicate_pdb_chains.txt: chains that share the alignments of another
  *     lists        chain_data_cache.json, mmcif_cache.json, obsolete.dat,
- *                  clusters-by-entity-40.txt */
+ *                  clusters-by-entity-40.txt
+ *     sequences    seq_to_pdb_index.json: folders of alignments of complexes' entities (Protenix)
+ */
 #ifndef FM_CACHE_SOURCE_H
 #define FM_CACHE_SOURCE_H
 
@@ -31,6 +33,7 @@
 #include "featurizer/query.h"
 #include "proto/base/arena.h"
 #include "proto/base/bytes.h"
+#include "proto/base/hash.h"
 #include "proto/base/status.h"
 #include "proto/limits.h"
 #include "proto/record.h"
@@ -123,6 +126,22 @@ typedef struct fm_entity_clusters {
     const fm_listed_entity *entity; /* [n] sorted by name */
 } fm_entity_clusters;
 
+/* Folders of alignments by sequence, as Protenix has them. */
+typedef struct fm_listed_sequence {
+    fm_sha256 sequence; /* fm_entity_sequence_hash */
+    const char *name;   /* of the folder */
+} fm_listed_sequence;
+
+typedef struct fm_sequence_list {
+    const char *path;   /* of the index; NULL = no such list */
+    const char *folder; /* that has the folders */
+    uint32_t n;
+    const fm_listed_sequence *entry; /* [n] sorted by sequence */
+} fm_sequence_list;
+
+/* The name of the folder of a sequence, borrowed; NULL = none. */
+const char *fm_sequence_list_find(const fm_sequence_list *list, const fm_sha256 *sequence);
+
 /* A set of structures of one kind, with their alignments. */
 typedef struct fm_source_dataset {
     const char *name;   /* "" = none; chain names then have no prefix */
@@ -139,6 +158,7 @@ typedef struct fm_source_dataset {
     fm_listing dates;                   /* mmcif_cache.json, by id in lower case */
     fm_obsolete_list obsolete;          /* obsolete.dat */
     fm_entity_clusters entity_clusters; /* clusters-by-entity-40.txt */
+    fm_sequence_list proteins, rna;     /* seq_to_pdb_index.json, rna_sequence_to_pdb_chains.json */
 } fm_source_dataset;
 
 enum { FM_SOURCE_N_DATASET = 64, FM_SOURCE_DATASET_BYTES = 32 };

@@ -277,7 +277,8 @@ fm_status fm_source_parse_obsolete(fm_bytes text, fm_arena *arena, fm_obsolete_l
 
 /* -- a dataset's lists */
 
-static const char *const FOLDERS[] = {"", "data_caches/", "pdb_mmcif/"};
+static const char *const FOLDERS[] = {"",        "data_caches/",        "pdb_mmcif/",
+                                      "common/", "mmcif_msa_template/", "mmcif_msa/"};
 
 /* *ret_path = the given path, or the first DATASET/<folder>name that exists; NULL = none. A
  * path that cannot be looked at is an error: the list may be there. */
@@ -324,6 +325,36 @@ static fm_status take_clusters(fm_source_scanning *scan, const char *path,
     return status;
 }
 
+/* Reads an index of sequences; its folders are in the first of the given ones that exists. */
+static fm_status take_sequences(fm_source_scanning *scan, const char *dataset, const char *index,
+                                const char *const *folders, fm_polymer polymer,
+                                fm_sequence_list *ret_list, fm_error *reterr) {
+    const char *path;
+    fm_status status = find_list(scan, dataset, NULL, index, &path, reterr);
+    for (; !status && path && *folders; folders++) {
+        const char *folder = fm_source_join(scan->arena, dataset, *folders);
+        fm_path_kind kind;
+        if (!folder) return fm_arena_full(scan->arena, reterr);
+        status = fm_path_look(folder, &kind, reterr);
+        if (status || kind != FM_PATH_FOLDER) continue;
+        status = fm_source_read_sequences(path, polymer, scan->arena, ret_list, reterr);
+        ret_list->folder = folder;
+        return status;
+    }
+    return status;
+}
+
+static fm_status take_all_sequences(fm_source_scanning *scan, const char *folder,
+                                    fm_source_dataset *dataset, fm_error *reterr) {
+    static const char *const proteins[] = {"mmcif_msa_template", "mmcif_msa", NULL};
+    static const char *const rna[] = {"rna_msa/msas", NULL};
+    fm_status status = take_sequences(scan, folder, "seq_to_pdb_index.json", proteins,
+                                      FM_POLYMER_PEPTIDE_L, &dataset->proteins, reterr);
+    return status ? status
+                  : take_sequences(scan, folder, "rna_msa/rna_sequence_to_pdb_chains.json", rna,
+                                   FM_POLYMER_RNA, &dataset->rna, reterr);
+}
+
 fm_status fm_source_take_lists(fm_source_scanning *scan, const fm_source_options *options,
                                fm_source_dataset *dataset, fm_error *reterr) {
     const char *chains, *dates, *obsolete, *clusters, *folder = options->dataset;
@@ -348,7 +379,7 @@ fm_status fm_source_take_lists(fm_source_scanning *scan, const fm_source_options
     }
     if (!status && obsolete) status = take_obsolete(scan, obsolete, dataset, reterr);
     if (!status && clusters) status = take_clusters(scan, clusters, dataset, reterr);
-    return status;
+    return status ? status : take_all_sequences(scan, folder, dataset, reterr);
 }
 
 /* -- queries */

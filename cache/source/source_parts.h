@@ -7,6 +7,7 @@
 #define FM_CACHE_SOURCE_PARTS_H
 
 #include "cache/source/source.h"
+#include "featurizer/complex/assembly.h"
 #include "proto/base/directory.h"
 #include "proto/limits.h"
 
@@ -133,6 +134,16 @@ FM_MUST_USE fm_status fm_source_parse_clusters(fm_bytes text, fm_arena *arena,
 /* Finds the cluster of an entity of a structure, by the structure's key; NULL = none. */
 const uint64_t *fm_entity_clusters_find(const fm_entity_clusters *clusters, const char *id,
                                         const char *entity_id);
+
+/* Reads an index of sequences: {"SEQUENCE": folder, ...}; a folder is a number, a string, or the
+ * first of an array. FM_ERR_FORMAT with the place, FM_ERR_LIMIT. */
+FM_MUST_USE fm_status fm_source_parse_sequences(fm_json_input input, uint64_t input_bytes,
+                                                fm_polymer polymer, fm_arena *arena,
+                                                fm_sequence_list *ret_list, fm_error *reterr);
+/* The same for a file. */
+FM_MUST_USE fm_status fm_source_read_sequences(const char *path, fm_polymer polymer,
+                                               fm_arena *arena, fm_sequence_list *ret_list,
+                                               fm_error *reterr);
 
 /* Reads the lists of a dataset: those of the options, or those found in it. */
 FM_MUST_USE fm_status fm_source_take_lists(fm_source_scanning *scan,

@@ -57,7 +57,7 @@ static fm_status find_structures(fm_source_scanning *scan, const fm_source_optio
                                  fm_error *reterr) {
     static const char *const names[] = {"mmcifs",    "data",        "pdb_mmcif/mmcif_files",
                                         "pdb_mmcif", "mmcif_files", "structures",
-                                        "mmCIF"};
+                                        "mmCIF",     "mmcif"};
     uint32_t n = 0;
     const char *empty = NULL, *given = options->structures, *dataset = options->dataset;
     if (given) {

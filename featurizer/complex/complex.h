@@ -44,7 +44,7 @@ FM_MUST_USE fm_status fm_assembly_unpack(const fm_part_assembly *part,
 /* What the rows of an alignment file are for, by the name of the file. */
 typedef enum fm_entity_rows {
     FM_ENTITY_ROWS_ALL,    /* what a chain's msa is made of, too */
-    FM_ENTITY_ROWS_PAIRED, /* uniprot_hits.sto, .a3m */
+    FM_ENTITY_ROWS_PAIRED, /* uniprot_hits.sto, .a3m; pairing.a3m, uniref100_hits.a3m */
     FM_ENTITY_ROWS_NONE,
 } fm_entity_rows;
 fm_entity_rows fm_entity_rows_of_name(const char *name);
@@ -52,6 +52,18 @@ fm_entity_rows fm_entity_rows_of_name(const char *name);
 /* Whether alignments of the entity count: it is a protein (of L residues) or RNA, of
  * FM_SHORTEST_SEARCHED residues and more. All others have their sequence as the only row. */
 bool fm_entity_has_rows(const fm_assembly_entity *entity);
+
+/* Writes a sequence in the letters of a chain: the 20, and X for all others. The letters are in the
+ * arena. Returns FM_ERR_LIMIT when it is full. */
+FM_MUST_USE fm_status fm_entity_letters(fm_bytes sequence, fm_arena *arena,
+                                        fm_part_sequence *ret_sequence, fm_error *reterr);
+
+/* Computes what stands for an entity's sequence in keys: of a protein (of L residues) the hash of
+ * the sequence part of its letters, of others that of the sequence. Returns FM_ERR_LIMIT when the
+ * arena is full. */
+FM_MUST_USE fm_status fm_entity_sequence_hash(fm_bytes sequence, fm_polymer polymer,
+                                              fm_arena *arena, fm_sha256 *ret_hash,
+                                              fm_error *reterr);
 
 /* Makes the msa part of rows of one kind of such an entity, from alignments in any order. All rows
  * of a protein are those of a chain of its sequence, byte for byte. In the ids of RNA T stands for

@@ -6,7 +6,8 @@
 #include <string.h>
 
 fm_entity_rows fm_entity_rows_of_name(const char *name) {
-    static const char *const paired[] = {"uniprot_hits.sto", "uniprot_hits.a3m"};
+    static const char *const paired[] = {"uniprot_hits.sto", "uniprot_hits.a3m", "pairing.a3m",
+                                         "uniref100_hits.a3m"};
     size_t n;
     (void)fm_compression_of_name(name, &n);
     for (size_t i = 0; i < sizeof paired / sizeof paired[0]; i++)
@@ -17,6 +18,31 @@ fm_entity_rows fm_entity_rows_of_name(const char *name) {
 bool fm_entity_has_rows(const fm_assembly_entity *entity) {
     return (entity->polymer == FM_POLYMER_PEPTIDE_L || entity->polymer == FM_POLYMER_RNA) &&
            entity->sequence && entity->n_residue >= FM_SHORTEST_SEARCHED;
+}
+
+fm_status fm_entity_letters(fm_bytes sequence, fm_arena *arena, fm_part_sequence *ret_sequence,
+                            fm_error *reterr) {
+    char *letters = fm_arena_alloc(arena, sequence.size);
+    if (!letters) return fm_arena_full(arena, reterr);
+    for (size_t i = 0; i < sequence.size; i++) {
+        char letter = (char)sequence.data[i];
+        bool is_known = letter && strchr("ACDEFGHIKLMNPQRSTVWY", letter) != NULL;
+        letters[i] = (char)(is_known ? letter : 'X');
+    }
+    *ret_sequence = (fm_part_sequence){(uint32_t)sequence.size, letters};
+    return FM_OK;
+}
+
+fm_status fm_entity_sequence_hash(fm_bytes sequence, fm_polymer polymer, fm_arena *arena,
+                                  fm_sha256 *ret_hash, fm_error *reterr) {
+    fm_part_sequence part;
+    fm_status status = FM_OK;
+    if (polymer == FM_POLYMER_PEPTIDE_L) {
+        status = fm_entity_letters(sequence, arena, &part, reterr);
+        if (!status) status = fm_part_sequence_encode(&part, arena, &sequence, reterr);
+    }
+    if (!status) *ret_hash = fm_sha256_of(sequence.data, sequence.size);
+    return status;
 }
 
 /* RNA in the letters of proteins. What is no letter is left for the alphabet to refuse. */

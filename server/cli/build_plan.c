@@ -210,6 +210,12 @@ void fm_build_print_lists(FILE *out, const fm_source_dataset *dataset) {
         fprintf(out, "clusters %s: %u protein%s\n", clusters->path, clusters->n,
                 fm_plural(clusters->n));
     }
+    const fm_sequence_list *sequences[] = {&dataset->proteins, &dataset->rna};
+    for (int i = 0; i < 2; i++) {
+        if (!sequences[i]->path) continue;
+        fprintf(out, "alignments by sequence %s: %u sequence%s in %s\n", sequences[i]->path,
+                sequences[i]->n, fm_plural(sequences[i]->n), sequences[i]->folder);
+    }
 }
 
 static void print_datasets(const fm_source *source) {

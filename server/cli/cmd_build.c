@@ -61,7 +61,8 @@ static const char what_it_does[] =
     "    DATASET/data/<id>.pdb                     predictions, with alignments/<id>/\n"
     "    DATASET/uniclust30/<name>/{a3m,pdb}/      OpenProteinSet's predictions\n"
     "    DATASET/{,data_caches/}chain_data_cache.json, mmcif_cache.json\n"
-    "    DATASET/obsolete.dat, clusters-by-entity-40.txt\n\n"
+    "    DATASET/obsolete.dat, clusters-by-entity-40.txt\n"
+    "    DATASET/{mmcif,mmcif_msa_template,common,rna_msa}/    Protenix, for complexes\n\n"
     "Every file may be compressed: .gz, .xz or .zst. PDB ids may be in any case.\n"
     "The command recognises which of these exist and reports them; --dry-run reports them\n"
     "without building. Symbolic links are followed. A chain is built when it has a folder of\n"
@@ -192,6 +193,10 @@ static fm_status check_report(const char *path, fm_error *reterr) {
     return fm_fail_in(reterr, FM_ERR_IO, path, "cannot write the report here: %s", strerror(errno));
 }
 
+static bool is_compat(const build_arguments *arguments, const char *mode) {
+    return arguments->compat && strcmp(arguments->compat, mode) == 0;
+}
+
 static fm_status check(const build_arguments *arguments, fm_error *reterr) {
     if (!arguments->cache && !arguments->dry_run) {
         return fm_fail(reterr, FM_ERR_USAGE,
@@ -201,9 +206,13 @@ static fm_status check(const build_arguments *arguments, fm_error *reterr) {
         return fm_fail(reterr, FM_ERR_USAGE, "--progress: found '%s', expected json",
                        arguments->progress);
     }
-    if (arguments->compat && strcmp(arguments->compat, "openfold") != 0) {
-        return fm_fail(reterr, FM_ERR_USAGE, "--compat: found '%s', expected openfold",
+    if (arguments->compat && !is_compat(arguments, "openfold") &&
+        !is_compat(arguments, "protenix")) {
+        return fm_fail(reterr, FM_ERR_USAGE, "--compat: found '%s', expected openfold or protenix",
                        arguments->compat);
+    }
+    if (is_compat(arguments, "protenix") && !arguments->complexes) {
+        return fm_fail(reterr, FM_ERR_USAGE, "--compat protenix is for --complexes");
     }
     if (arguments->components && !arguments->complexes) {
         return fm_fail(reterr, FM_ERR_USAGE, "--components is for --complexes");
@@ -234,7 +243,8 @@ static void list_options(build_arguments *arguments, fm_option out[OPTIONS_MAX])
                  "cache's)"},
         {"compat", FM_OPTION_STRING, &arguments->compat, "MODE",
          .help =
-             "'openfold': the features of OpenFold's pipeline bit for bit, including its quirks"},
+             "'openfold': the features of OpenFold's pipeline bit for bit, including its quirks; "
+             "'protenix': the complexes of Protenix's"},
         {"report", FM_OPTION_STRING, &arguments->report, "FILE",
          .help =
              "also write the report to FILE, as --json prints it; an earlier report is replaced"},
@@ -462,7 +472,8 @@ static int build(const build_arguments *arguments, const fm_source *source, fm_a
         .single_sequence = arguments->single_sequence,
         .complexes = arguments->complexes,
         .components = named,
-        .features = {.compat_openfold = arguments->compat != NULL},
+        .compat_protenix = is_compat(arguments, "protenix"),
+        .features = {.compat_openfold = is_compat(arguments, "openfold")},
         .others = others_of(arguments),
         .shard_bytes = arguments->shard_mb << 20,
         .worker_bytes = choose_memory(arguments, n_job),
@@ -505,7 +516,8 @@ static fm_status measure(const build_arguments *arguments, const fm_source *sour
                                 .n_job = 1,
                                 .single_sequence = arguments->single_sequence,
                                 .complexes = true,
-                                .features = {.compat_openfold = arguments->compat != NULL},
+                                .compat_protenix = is_compat(arguments, "protenix"),
+                                .features = {.compat_openfold = is_compat(arguments, "openfold")},
                                 .worker_bytes = arguments->worker_memory << 20};
     *ret_why = NULL;
     if (path && !fm_cli_reads_components_fast(path)) {
@@ -543,7 +555,8 @@ static int plan(const build_arguments *arguments, const fm_source *source, fm_ar
                                  .json = arguments->json,
                                  .single_sequence = arguments->single_sequence,
                                  .complexes = arguments->complexes,
-                                 .takes_empty = arguments->single_sequence || arguments->compat};
+                                 .takes_empty = arguments->single_sequence ||
+                                                is_compat(arguments, "openfold")};
     int code = fm_build_dry_run(source, &shown, arena);
     fflush(stdout);
     if (!status && !arguments->no_space_check) {

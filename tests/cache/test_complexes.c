@@ -402,6 +402,97 @@ static void a_build_without_components_is_refused(void **state) {
     tear_down(&test);
 }
 
+/* -- Protenix's layout */
+
+static void write_protenix_layout(const complexes_case *test, const char *folder) {
+    assert_int_equal(
+        run_shell("mkdir -p %s/common %s/mmcif %s/mmcif_msa_template/7 %s/rna_msa/msas/1abc_2 && "
+                  "for f in %s/mmcifs/*; do { cat $f && printf '_pdbx_struct_assembly.id 1\n"
+                  "_pdbx_struct_assembly.oligomeric_count 4\n'; } > %s/mmcif/${f##*/}; done",
+                  folder, folder, folder, folder, test->base.data, folder),
+        0);
+    write_text(folder, "common/seq_to_pdb_index.json", "{\"AAAAAA\": 3, \"GGGGGG\": 7}");
+    write_text(folder, "mmcif_msa_template/7/pairing.a3m",
+               ">q\nGGGGGG\n>UniRef100_A0A1_9606/1-6\nGGaAG-G\n");
+    write_text(folder, "mmcif_msa_template/7/non_pairing.a3m", ">q\nGGGGGG\n>b\nGG--GG\n");
+    write_text(folder, "mmcif_msa_template/7/hmmsearch.a3m", ">1abc_A/1-2\nGG\n");
+    write_text(folder, "rna_msa/rna_sequence_to_pdb_chains.json",
+               "{\"ACUUA\": [\"1abc_2\", \"2xyz_2\"], \"GGGGG\": [\"9zzz_1\"]}");
+    write_text(folder, "rna_msa/msas/1abc_2/1abc_2_all.a3m", ">q\nACUUA\n>a\nACGU-\n");
+}
+
+/* Alignments are found by the sequences of entities; rows to pair come first among all rows. */
+static void assert_protenix_rows(cache_case *base, const char *cache, const char *name) {
+    fm_store *store;
+    fm_complex_reader *reader;
+    fm_complex loaded;
+    uint32_t item;
+    assert_int_equal(fm_store_open(cache, &store, &base->error), FM_OK);
+    assert_int_equal(fm_complex_reader_create(store, &reader, &base->error), FM_OK);
+    assert_int_equal(fm_store_find(store, name, &item, &base->error), FM_OK);
+    assert_int_equal(fm_complex_load(reader, item, &base->arena, &loaded, &base->error), FM_OK);
+    const fm_sequence_rows *all = loaded.entities[0].unpaired, *paired = loaded.entities[0].paired;
+    assert_int_equal(all->n_row, 3); /* the query once */
+    assert_int_equal(all->deletion[6 + 2], 1);
+    assert_int_equal(all->ids[2 * 6 + 2], FM_RESTYPE32_GAP);
+    assert_int_equal(paired->n_row, 2);
+    assert_int_equal(paired->species[1].size, 4);
+    assert_memory_equal(paired->species[1].data, "9606", 4);
+    assert_int_equal(loaded.entities[1].unpaired->n_row, 2);
+    fm_complex_reader_destroy(reader);
+    fm_store_close(store);
+}
+
+static void alignments_are_found_by_sequence(void **state) {
+    (void)state;
+    complexes_case test;
+    cache_case *base = &test.base;
+    char folder[200], compat[200];
+    fm_build_report report, like;
+    set_up(&test);
+    snprintf(folder, sizeof folder, "%s/protenix", base->folder);
+    snprintf(compat, sizeof compat, "%s/compat", base->folder);
+    write_protenix_layout(&test, folder);
+    fm_build_options options = {.complexes = true, .components = &test.components};
+    assert_int_equal(build_with(base, folder, base->cache, options, &report), FM_OK);
+    assert_int_equal(report.n_complex, 2);
+    assert_int_equal(report.n_bare_entity, 0);
+    assert_int_equal(report.n_refused, 0);
+    assert_protenix_rows(base, base->cache, "1abc");
+    assert_protenix_rows(base, base->cache, "2xyz");
+    /* What is there is used again, without the sequences of the files. */
+    assert_int_equal(build_with(base, folder, base->cache, options, &report), FM_OK);
+    assert_int_equal(report.n_reused, 2);
+    assert_false(report.published);
+    /* Protenix draws metals, so there are more records. */
+    options.compat_protenix = true;
+    assert_int_equal(build_with(base, folder, compat, options, &like), FM_OK);
+    assert_int_equal(like.n_complex, 2);
+    assert_protenix_rows(base, compat, "1abc");
+    assert_int_equal(run_shell("test $(stat -c %%s %s/generations/00000001.records) -lt "
+                               "$(stat -c %%s %s/generations/00000001.records)",
+                               base->cache, compat),
+                     0);
+    /* A folder that does not exist is counted, and another query refused. */
+    assert_int_equal(run_shell("rm -r %s/rna_msa/msas/1abc_2", folder), 0);
+    assert_int_equal(build_with(base, folder, base->cache, options, &report), FM_OK);
+    assert_int_equal(report.n_bare_entity, 2);
+    write_text(folder, "mmcif_msa_template/7/pairing.a3m", ">q\nGGGGGA\n");
+    assert_int_equal(build_with(base, folder, base->cache, options, &report), FM_ERR_DATA);
+    assert_int_equal(report.n_refused, 2);
+    assert_non_null(strstr(report.refusal[0], "mmcif_msa_template/7/pairing.a3m:2:6: "));
+    /* A broken index ends the scan, with its place. */
+    write_text(folder, "common/seq_to_pdb_index.json", "{\"GGGGGG\": \"../7\"}");
+    fm_source source;
+    assert_int_equal(fm_source_scan(&(fm_source_options){.dataset = folder}, 1, &base->arena,
+                                    &source, &base->error),
+                     FM_ERR_FORMAT);
+    assert_int_equal(base->error.line, 1);
+    assert_int_equal(base->error.column, 12);
+    assert_non_null(strstr(base->error.source, "seq_to_pdb_index.json"));
+    tear_down(&test);
+}
+
 /* Complexes of a dataset with another name stay, with their records and components. */
 static void complexes_of_other_datasets_are_kept(void **state) {
     (void)state;
@@ -445,6 +536,7 @@ int main(void) {
         cmocka_unit_test(lists_of_clusters_change_weights_alone),
         cmocka_unit_test(a_broken_file_harms_its_complex_alone),
         cmocka_unit_test(a_build_without_components_is_refused),
+        cmocka_unit_test(alignments_are_found_by_sequence),
         cmocka_unit_test(complexes_of_other_datasets_are_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
