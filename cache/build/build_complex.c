@@ -529,6 +529,11 @@ static fm_status do_parts(fm_build_work *work, fm_error *reterr) {
     fm_status status = FM_OK;
     if (!use_assembly(work, &key)) status = make_assembly(work, &key, reterr);
     if (!status) status = fm_build_add_named(&self->result, &work->state->components->hash, reterr);
+    /* Where all chains have alignments, no single sequence keeps the key of their list. */
+    if (!status && work->task.singles) {
+        const fm_sha256 chains = fm_build_chains_key(work);
+        status = keep_key(work, &chains, reterr);
+    }
     for (uint32_t i = 0; i < self->n_entity && !status; i++)
         status = do_entity(work, i, reterr);
     if (status) return status;

@@ -59,7 +59,7 @@ static fm_sha256 structure_key(const fm_build_work *work, const char *author_id)
     return fm_build_end_key(key);
 }
 
-static fm_sha256 chains_key(const fm_build_work *work) {
+fm_sha256 fm_build_chains_key(const fm_build_work *work) {
     fm_sha256_state *key =
         fm_build_begin_key(work, "chains", FM_STAGE_STRUCTURE, reading_flags(work));
     fm_sha256_update(key, work->text_hash.bytes, sizeof work->text_hash.bytes);
@@ -463,7 +463,7 @@ static void do_chain(fm_build_work *work, const fm_source_chain *chain, uint32_t
 
 /* The author ids of all chains of the structure, each once, with a zero byte after each. */
 static fm_status list_chains(fm_build_work *work, fm_bytes *ret_ids, fm_error *reterr) {
-    fm_sha256 key = chains_key(work);
+    fm_sha256 key = fm_build_chains_key(work);
     if (fm_build_use_text(work->state, &key, &work->structure_arena, ret_ids)) return FM_OK;
     fm_status status = ensure_parsed(work, reterr);
     if (status) return status;
@@ -549,7 +549,7 @@ static void do_single_sequences(fm_build_work *work) {
         return;
     }
     text = (const char *)ids.data;
-    const fm_sha256 listed_by = chains_key(work);
+    const fm_sha256 listed_by = fm_build_chains_key(work);
     /* Predictions have the names of their files. */
     bool is_prediction = work->source->is_pdb || work->features.is_predicted;
     bool is_only = is_prediction && strlen(text) + 1 == ids.size;

@@ -42,6 +42,8 @@ typedef struct fm_build_chain {
 fm_sha256_state *fm_build_begin_key(const fm_build_work *work, const char *stage, uint32_t version,
                                     uint8_t flags);
 fm_sha256 fm_build_end_key(fm_sha256_state *key);
+/* The key of the note that lists the protein chains of the structure. */
+fm_sha256 fm_build_chains_key(const fm_build_work *work);
 /* The key of rows of alignments: of a sequence, and of the names and contents of files. */
 fm_sha256 fm_build_rows_key(const fm_build_work *work, const char *stage, const fm_sha256 *sequence,
                             const fm_msa_input *inputs, size_t n_input);

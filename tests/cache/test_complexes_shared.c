@@ -82,6 +82,27 @@ static void workers_share_a_file(void **state) {
     tear_down(&test);
 }
 
+/* The list of a structure's chains is a note of its complex, also where all have alignments. */
+static void single_sequences_leave_nothing_to_do(void **state) {
+    (void)state;
+    complexes_case test;
+    set_up(&test);
+    write_text(test.base.folder, "components.cif", components_text);
+    assert_int_equal(
+        run_shell(
+            "cd %s && build=\"$FM_BIN/foldmill build data --complexes --single-sequence -q\" && "
+            "$build --components components.cif --cache one >out && "
+            "$build --components components.cif --cache a --catalogue c >out && "
+            "$FM_BIN/foldmill merge --catalogue c --cache merged >out && "
+            "$FM_BIN/foldmill verify --cache one | grep content >content && "
+            "$FM_BIN/foldmill verify --cache merged | grep content | cmp - content && "
+            "$build --cache merged >again && grep -q ' 0 built' again && "
+            "grep -q 'as before' again",
+            test.base.folder),
+        0);
+    tear_down(&test);
+}
+
 /* Alignments that cannot be read, not even by the last try, cost their complex alone. */
 static void a_file_that_cannot_be_read(void **state) {
     (void)state;
@@ -179,6 +200,7 @@ static void workers_are_killed(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(workers_share_a_file),
+        cmocka_unit_test(single_sequences_leave_nothing_to_do),
         cmocka_unit_test(a_file_that_cannot_be_read),
         cmocka_unit_test(workers_are_killed),
     };
