@@ -210,6 +210,7 @@ fm_status fm_synth_alignments(fm_arena *arena, const fm_synth_options *options,
         {"bfd_uniclust_hits.a3m", NULL, FM_SYNTH_BFD},
         {"mgnify_hits.a3m", "mgnify_hits.sto", FM_SYNTH_MGNIFY},
         {NULL, NULL, 0},
+        {NULL, "uniprot_hits.sto", FM_SYNTH_UNIPROT},
         {"uniref90_hits.a3m", "uniref90_hits.sto", FM_SYNTH_UNIREF},
     };
     assert(slot < entry->n_chain);
@@ -221,9 +222,12 @@ fm_status fm_synth_alignments(fm_arena *arena, const fm_synth_options *options,
     if (!status) status = fm_synth_chain_make(arena, options, entry, slot, &family, &chain, reterr);
     if (!status) status = fm_synth_rows_make(arena, options, &family, &rows, reterr);
     if (!status) status = align_rows(arena, options->seed, &chain, rows, &aligned, reterr);
+    uint32_t n_file = 0;
     for (uint32_t i = 0; !status && i < FM_SYNTH_MAX_FILES; i++) {
-        bool stockholm = options->stockholm && kinds[i].stockholm;
-        fm_synth_file *file = &ret_files[i];
+        bool is_paired = kinds[i].database == FM_SYNTH_UNIPROT;
+        bool stockholm = is_paired || (options->stockholm && kinds[i].stockholm);
+        if (is_paired && !options->complexes) continue;
+        fm_synth_file *file = &ret_files[n_file++];
         file->name = stockholm ? kinds[i].stockholm : kinds[i].a3m;
         if (kinds[i].database == 0) {
             file->name = "pdb70_hits.hhr";
@@ -234,6 +238,6 @@ fm_status fm_synth_alignments(fm_arena *arena, const fm_synth_options *options,
                                                                &file->content, reterr);
         }
     }
-    if (!status) *ret_n_file = FM_SYNTH_MAX_FILES;
+    if (!status) *ret_n_file = n_file;
     return status;
 }

@@ -25,6 +25,9 @@ typedef enum fm_synth_purpose {
     FM_SYNTH_DRAW_SOLVENT = 11, /* (entry, 0): ligands and waters */
     FM_SYNTH_DRAW_HITS = 12,    /* (entry, slot): unrelated hits */
     FM_SYNTH_DRAW_MODEL = 13,   /* (entry, model): spread of NMR models */
+    FM_SYNTH_DRAW_STRAND = 14,  /* (entry, 0): letters of the nucleic acid */
+    FM_SYNTH_DRAW_RNA = 15,     /* (entry, row): evolution of a row of RNA */
+    FM_SYNTH_DRAW_PLACE = 16,   /* (entry, number): where a molecule of a complex is put */
 } fm_synth_purpose;
 
 typedef struct fm_synth_draws {

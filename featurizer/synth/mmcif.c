@@ -1,7 +1,6 @@
 /* mmcif.c: writes an entry's model as an mmCIF file, with those categories and columns of the PDB's
  * own files that readers use. */
-#include "featurizer/synth/model.h"
-#include "featurizer/synth/text.h"
+#include "featurizer/synth/mmcif_writer.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -9,17 +8,6 @@
 #include <string.h>
 
 enum { N_SULFATE = 5, GLY = 7 };
-
-/* The writer's state. Entities and label chains are numbered in file order: polymers, then the
- * sulfate, then the waters. */
-typedef struct cif_writer {
-    const fm_synth_entry *entry;
-    const fm_synth_model *model;
-    fm_synth_text *text;
-    char id[5];        /* upper case */
-    uint32_t n_entity; /* number of polymer entities */
-    uint32_t serial;   /* last atom id written */
-} cif_writer;
 
 static const struct {
     const char *id, *name, *formula;
@@ -52,27 +40,32 @@ static const struct {
 static const char *const methods[] = {"'X-RAY DIFFRACTION'", "'SOLUTION NMR'",
                                       "'ELECTRON MICROSCOPY'"};
 
-static const fm_ideal_residue *type_of(const cif_writer *cif, uint32_t slot, uint32_t i) {
+static const fm_ideal_residue *type_of(const fm_synth_cif *cif, uint32_t slot, uint32_t i) {
     return fm_ideal_residue_of(cif->model->residues[slot][i].type);
 }
 
-static uint32_t entity_of(const cif_writer *cif, uint32_t slot) {
+static uint32_t entity_of(const fm_synth_cif *cif, uint32_t slot) {
     return cif->entry->same ? 1 : slot + 1;
 }
 
-static char label_of(uint32_t number) {
+char fm_synth_cif_label(uint32_t number) {
     return (char)('A' + number);
 }
 
-static void put_header(const cif_writer *cif) {
+int32_t fm_synth_cif_number_behind(const fm_synth_cif *cif) {
+    uint32_t n = cif->model->chains[0].n_res;
+    return (cif->model->residues[0][n - 1].auth_number / 100 + 1) * 100 + 1;
+}
+
+static void put_header(const fm_synth_cif *cif) {
     const fm_synth_model *model = cif->model;
     fm_synth_text *text = cif->text;
     fm_synth_text_format(text, "data_%s\n# \n_entry.id   %s \n# \n", cif->id, cif->id);
-    fm_synth_text_format(
-        text,
-        "_struct.entry_id                  %s \n"
-        "_struct.title                     'Synthetic protein of family %u' \n# \n",
-        cif->id, cif->entry->family[0]);
+    fm_synth_text_format(text,
+                         "_struct.entry_id                  %s \n"
+                         "_struct.title                     'Synthetic %s of family %u' \n# \n",
+                         cif->id, cif->entry->recipe ? "complex" : "protein",
+                         cif->entry->family[0]);
     fm_synth_text_format(text, "_exptl.entry_id          %s \n_exptl.method            %s \n# \n",
                          cif->id, methods[model->method]);
     fm_synth_text_string(text, "loop_\n_pdbx_audit_revision_history.ordinal \n"
@@ -95,9 +88,9 @@ static void put_header(const cif_writer *cif) {
     }
 }
 
-static void put_entities(const cif_writer *cif) {
+static void put_entities(const fm_synth_cif *cif) {
     fm_synth_text *text = cif->text;
-    uint32_t number = cif->n_entity;
+    uint32_t number = cif->n_entity + cif->partners->n_entity;
     fm_synth_text_string(text, "loop_\n_entity.id \n_entity.type \n_entity.src_method \n"
                                "_entity.pdbx_description \n"
                                "_entity.pdbx_number_of_molecules \n");
@@ -105,6 +98,7 @@ static void put_entities(const cif_writer *cif) {
         fm_synth_text_format(text, "%u polymer     man 'Synthetic protein, family %u' %u \n", i + 1,
                              cif->entry->family[i], cif->entry->same ? 2u : 1u);
     }
+    fm_synth_cif_put_partner_entities(cif);
     if (cif->model->sulfate) {
         fm_synth_text_format(text, "%u non-polymer syn 'SULFATE ION' 1 \n", ++number);
     }
@@ -116,7 +110,7 @@ static void put_entities(const cif_writer *cif) {
 
 /* Writes the one-letter sequence as a text block with lines of 80, modified residues in
  * brackets. */
-static void put_letters(const cif_writer *cif, uint32_t slot, bool canonical) {
+static void put_letters(const fm_synth_cif *cif, uint32_t slot, bool canonical) {
     uint32_t n = cif->model->chains[slot].n_res, column = 0;
     fm_synth_text_char(cif->text, ';');
     for (uint32_t i = 0; i < n; i++) {
@@ -136,7 +130,7 @@ static void put_letters(const cif_writer *cif, uint32_t slot, bool canonical) {
     fm_synth_text_string(cif->text, "\n;\n");
 }
 
-static void put_polymers(const cif_writer *cif) {
+static void put_polymers(const fm_synth_cif *cif) {
     fm_synth_text *text = cif->text;
     fm_synth_text_string(text, "loop_\n_entity_poly.entity_id \n_entity_poly.type \n"
                                "_entity_poly.nstd_linkage \n_entity_poly.nstd_monomer \n"
@@ -155,6 +149,7 @@ static void put_polymers(const cif_writer *cif) {
             fm_synth_text_format(text, "%c \n", cif->entry->auth_chain[slot]);
         }
     }
+    fm_synth_cif_put_strands(cif);
     fm_synth_text_string(text, "# \nloop_\n_entity_poly_seq.entity_id \n_entity_poly_seq.num \n"
                                "_entity_poly_seq.mon_id \n_entity_poly_seq.hetero \n");
     for (uint32_t slot = 0; slot < cif->n_entity; slot++) {
@@ -163,10 +158,11 @@ static void put_polymers(const cif_writer *cif) {
                                  type_of(cif, slot, i)->name);
         }
     }
+    fm_synth_cif_put_strand_residues(cif);
     fm_synth_text_string(text, "# \n");
 }
 
-static bool has_monomer(const cif_writer *cif, const char *id) {
+static bool has_monomer(const fm_synth_cif *cif, const char *id) {
     if (strcmp(id, "HOH") == 0) return cif->model->n_water > 0;
     if (strcmp(id, "SO4") == 0) return cif->model->sulfate;
     for (uint32_t slot = 0; slot < cif->n_entity; slot++) {
@@ -177,7 +173,7 @@ static bool has_monomer(const cif_writer *cif, const char *id) {
     return false;
 }
 
-static void put_components(const cif_writer *cif) {
+static void put_components(const fm_synth_cif *cif) {
     fm_synth_text *text = cif->text;
     fm_synth_text_string(text, "loop_\n_chem_comp.id \n_chem_comp.type \n"
                                "_chem_comp.mon_nstd_flag \n_chem_comp.name \n"
@@ -193,23 +189,27 @@ static void put_components(const cif_writer *cif) {
         fm_synth_text_format(text, "%s %-19s %s %-17s '%s' \n", id, type, standard,
                              monomers[i].name, monomers[i].formula);
     }
+    fm_synth_cif_put_partner_components(cif);
     fm_synth_text_string(text, "# \n");
 }
 
-static void put_label_chains(const cif_writer *cif) {
+static void put_label_chains(const fm_synth_cif *cif) {
     fm_synth_text *text = cif->text;
-    uint32_t chain = 0, entity = cif->n_entity;
+    uint32_t chain = cif->entry->n_chain + cif->partners->n;
+    uint32_t entity = cif->n_entity + cif->partners->n_entity;
     fm_synth_text_string(text, "loop_\n_struct_asym.id \n"
                                "_struct_asym.pdbx_blank_PDB_chainid_flag \n"
                                "_struct_asym.pdbx_modified \n_struct_asym.entity_id \n"
                                "_struct_asym.details \n");
     for (uint32_t slot = 0; slot < cif->entry->n_chain; slot++)
-        fm_synth_text_format(text, "%c N N %u ? \n", label_of(chain++), entity_of(cif, slot));
+        fm_synth_text_format(text, "%c N N %u ? \n", fm_synth_cif_label(slot),
+                             entity_of(cif, slot));
+    fm_synth_cif_put_partner_chains(cif);
     if (cif->model->sulfate) {
-        fm_synth_text_format(text, "%c N N %u ? \n", label_of(chain++), ++entity);
+        fm_synth_text_format(text, "%c N N %u ? \n", fm_synth_cif_label(chain++), ++entity);
     }
     if (cif->model->n_water) {
-        fm_synth_text_format(text, "%c N N %u ? \n", label_of(chain), ++entity);
+        fm_synth_text_format(text, "%c N N %u ? \n", fm_synth_cif_label(chain), ++entity);
     }
     fm_synth_text_string(text, "# \n");
 }
@@ -223,93 +223,83 @@ static const char atom_columns[] =
     "_atom_site.pdbx_formal_charge \n_atom_site.auth_seq_id \n_atom_site.auth_comp_id \n"
     "_atom_site.auth_asym_id \n_atom_site.auth_atom_id \n_atom_site.pdbx_PDB_model_num \n";
 
-/* One row of _atom_site. */
-typedef struct atom_row {
-    const char *group, *element, *name, *component;
-    char alternate, label_chain, auth_chain, insert_code;
-    uint32_t entity, label_number; /* label_number 0 prints '.' */
-    int32_t auth_number;
-    fm_vec3 at;           /* Å */
-    uint32_t occupancy;   /* hundredths */
-    uint32_t temperature; /* hundredths of Å^2 */
-    uint32_t model;
-} atom_row;
-
 /* Rounds to the nearest thousandth. Two machines compute the same double, so they round the same
  * way. */
 static int64_t thousandths(double x) {
     return (int64_t)floor(x * 1000.0 + 0.5);
 }
 
-static void put_atom(cif_writer *cif, const atom_row *row) {
+void fm_synth_cif_put_atom(fm_synth_cif *cif, const fm_synth_cif_row *row) {
     char number[12] = ".";
     if (row->label_number) snprintf(number, sizeof number, "%u", row->label_number);
-    fm_synth_text_format(cif->text, "%-6s %-5u %-2s %-3s %c %-3s %c %u %-4s %c ", row->group,
-                         ++cif->serial, row->element, row->name, row->alternate, row->component,
-                         row->label_chain, row->entity, number, row->insert_code);
+    bool quoted = strchr(row->name, '\'') != NULL;
+    fm_synth_text_format(cif->text, "%-6s %-5u %-2s %s%-3s%s %c %-3s %c %u %-4s %c ", row->group,
+                         ++cif->serial, row->element, quoted ? "\"" : "", row->name,
+                         quoted ? "\"" : "", row->alternate, row->component, row->label_chain,
+                         row->entity, number, row->insert_code);
     fm_synth_text_fixed3(cif->text, thousandths(row->at.x), 8);
     fm_synth_text_char(cif->text, ' ');
     fm_synth_text_fixed3(cif->text, thousandths(row->at.y), 8);
     fm_synth_text_char(cif->text, ' ');
     fm_synth_text_fixed3(cif->text, thousandths(row->at.z), 8);
-    fm_synth_text_format(cif->text, " %u.%02u %u.%02u ? %-4d %-3s %c %-3s %u \n",
+    fm_synth_text_format(cif->text, " %u.%02u %u.%02u ? %-4d %-3s %c %s%-3s%s %u \n",
                          row->occupancy / 100, row->occupancy % 100, row->temperature / 100,
                          row->temperature % 100, row->auth_number, row->component, row->auth_chain,
-                         row->name, row->model);
+                         quoted ? "\"" : "", row->name, quoted ? "\"" : "", row->model);
 }
 
 /* The B factor grows along the side chain and with a coarser resolution. */
-static uint32_t temperature_of(const cif_writer *cif, uint32_t residue, uint32_t atom) {
+static uint32_t temperature_of(const fm_synth_cif *cif, uint32_t residue, uint32_t atom) {
     uint32_t base = 1200 + 8 * cif->model->resolution;
     return base + residue * 37 % 900 + atom * 60;
 }
 
-static void put_residue(cif_writer *cif, uint32_t slot, uint32_t i, uint32_t model,
+static void put_residue(fm_synth_cif *cif, uint32_t slot, uint32_t i, uint32_t model,
                         fm_synth_draws *spread) {
     const fm_synth_placed *placed = &cif->model->residues[slot][i];
     const fm_ideal_residue *ideal = type_of(cif, slot, i);
     static const char *const backbone[] = {"N", "CA", "C", "O"};
     static const char *const elements[] = {"N", "C", "C", "O"};
-    uint32_t n_atom = placed->stub && placed->n_atom > 5 ? 5 : placed->n_atom;
+    uint32_t n_atom = fm_synth_placed_atoms(placed);
     for (uint32_t k = 0; k < n_atom; k++) {
         bool oxt = k >= FM_IDEAL_N_BACKBONE + (uint32_t)ideal->n_side;
         bool side = k >= FM_IDEAL_N_BACKBONE && !oxt;
         const fm_ideal_atom *atom = side ? &ideal->side[k - FM_IDEAL_N_BACKBONE] : NULL;
         bool has_alternate = placed->alternate && side && k > FM_IDEAL_N_BACKBONE;
-        atom_row row = {.group = placed->type == FM_IDEAL_MSE ? "HETATM" : "ATOM",
-                        .element = side  ? atom->element
-                                   : oxt ? "O"
-                                         : elements[k],
-                        .name = side  ? atom->name
-                                : oxt ? "OXT"
-                                      : backbone[k],
-                        .component = ideal->name,
-                        .alternate = has_alternate ? 'A' : '.',
-                        .label_chain = label_of(slot),
-                        .auth_chain = cif->entry->auth_chain[slot],
-                        .insert_code = placed->insert_code,
-                        .entity = entity_of(cif, slot),
-                        .label_number = i + 1,
-                        .auth_number = placed->auth_number,
-                        .at = placed->atoms[k],
-                        .occupancy = has_alternate ? 60 : 100,
-                        .temperature = temperature_of(cif, i, k),
-                        .model = model};
+        fm_synth_cif_row row = {.group = placed->type == FM_IDEAL_MSE ? "HETATM" : "ATOM",
+                                .element = side  ? atom->element
+                                           : oxt ? "O"
+                                                 : elements[k],
+                                .name = side  ? atom->name
+                                        : oxt ? "OXT"
+                                              : backbone[k],
+                                .component = ideal->name,
+                                .alternate = has_alternate ? 'A' : '.',
+                                .label_chain = fm_synth_cif_label(slot),
+                                .auth_chain = cif->entry->auth_chain[slot],
+                                .insert_code = placed->insert_code,
+                                .entity = entity_of(cif, slot),
+                                .label_number = i + 1,
+                                .auth_number = placed->auth_number,
+                                .at = placed->atoms[k],
+                                .occupancy = has_alternate ? 60 : 100,
+                                .temperature = temperature_of(cif, i, k),
+                                .model = model};
         if (spread) {
             row.at.x += fm_synth_draw_spread(spread, 0.04);
             row.at.y += fm_synth_draw_spread(spread, 0.04);
             row.at.z += fm_synth_draw_spread(spread, 0.04);
         }
-        put_atom(cif, &row);
+        fm_synth_cif_put_atom(cif, &row);
         if (!has_alternate) continue;
         row.alternate = 'B';
         row.at = placed->alternates[k];
         row.occupancy = 40;
-        put_atom(cif, &row);
+        fm_synth_cif_put_atom(cif, &row);
     }
 }
 
-static void put_solvent(cif_writer *cif) {
+static void put_solvent(fm_synth_cif *cif) {
     static const char *const names[N_SULFATE] = {"S", "O1", "O2", "O3", "O4"};
     static const fm_vec3 arms[N_SULFATE] = {{0, 0, 0},
                                             {0.86, 0.86, 0.86},
@@ -317,39 +307,40 @@ static void put_solvent(cif_writer *cif) {
                                             {-0.86, 0.86, -0.86},
                                             {-0.86, -0.86, 0.86}};
     const fm_synth_model *model = cif->model;
-    uint32_t n = model->chains[0].n_res, chain = cif->entry->n_chain, entity = cif->n_entity;
-    int32_t number = (model->residues[0][n - 1].auth_number / 100 + 1) * 100 + 1;
-    atom_row row = {.group = "HETATM",
-                    .alternate = '.',
-                    .auth_chain = cif->entry->auth_chain[0],
-                    .insert_code = '?',
-                    .occupancy = 100,
-                    .temperature = 4200,
-                    .model = 1};
+    uint32_t chain = cif->entry->n_chain + cif->partners->n;
+    uint32_t entity = cif->n_entity + cif->partners->n_entity;
+    int32_t number = fm_synth_cif_number_behind(cif);
+    fm_synth_cif_row row = {.group = "HETATM",
+                            .alternate = '.',
+                            .auth_chain = cif->entry->auth_chain[0],
+                            .insert_code = '?',
+                            .occupancy = 100,
+                            .temperature = 4200,
+                            .model = 1};
     if (model->sulfate) {
         row.component = "SO4";
-        row.label_chain = label_of(chain++);
+        row.label_chain = fm_synth_cif_label(chain++);
         row.entity = ++entity;
         row.auth_number = number++;
         for (uint32_t k = 0; k < N_SULFATE; k++) {
             row.name = names[k];
             row.element = k == 0 ? "S" : "O";
             row.at = fm_vec3_add(model->solvent[0], arms[k]);
-            put_atom(cif, &row);
+            fm_synth_cif_put_atom(cif, &row);
         }
     }
     for (uint32_t i = 0; i < model->n_water; i++) {
         row.component = "HOH";
         row.name = row.element = "O";
-        row.label_chain = label_of(chain);
+        row.label_chain = fm_synth_cif_label(chain);
         row.entity = entity + 1;
         row.auth_number = number++;
         row.at = model->solvent[1 + i];
-        put_atom(cif, &row);
+        fm_synth_cif_put_atom(cif, &row);
     }
 }
 
-static void put_atoms(cif_writer *cif, uint64_t seed) {
+static void put_atoms(fm_synth_cif *cif, uint64_t seed) {
     fm_synth_text_string(cif->text, atom_columns);
     for (uint32_t model = 1; model <= cif->model->n_model; model++) {
         fm_synth_draws spread =
@@ -361,6 +352,7 @@ static void put_atoms(cif_writer *cif, uint64_t seed) {
                 put_residue(cif, slot, i, model, is_ensemble ? &spread : NULL);
             }
         }
+        fm_synth_cif_put_partner_atoms(cif, model);
     }
     put_solvent(cif);
     fm_synth_text_string(cif->text, "# \n");
@@ -370,17 +362,21 @@ fm_status fm_synth_mmcif(fm_arena *arena, const fm_synth_options *options,
                          const fm_synth_entry *entry, fm_bytes *ret_content, fm_error *reterr) {
     enum { LINE = 128, FIXED = 16384 };
     fm_synth_model model;
+    fm_synth_partners partners = {0};
     fm_status status = fm_synth_model_make(arena, options, entry, &model, reterr);
+    if (!status && entry->recipe) {
+        status = fm_synth_partners_make(arena, options, entry, &model, &partners, reterr);
+    }
     if (status) return status;
     size_t n_res = model.chains[0].n_res + model.chains[1].n_res;
     /* every atom of every model, twice for alternates, and per residue a line of entity_poly_seq
      * and its letters */
     size_t most = n_res * (2 * (FM_IDEAL_MAX_ATOMS + 1) * model.n_model * LINE + 48) +
-                  (size_t)(model.n_water + N_SULFATE) * LINE + FIXED;
+                  (partners.n_atom * model.n_model + model.n_water + N_SULFATE) * LINE + FIXED;
     fm_synth_text text;
     status = fm_synth_text_begin(&text, arena, most, reterr);
     if (status) return status;
-    cif_writer cif = {.entry = entry, .model = &model, .text = &text};
+    fm_synth_cif cif = {.entry = entry, .model = &model, .partners = &partners, .text = &text};
     for (unsigned i = 0; i < sizeof cif.id; i++)
         cif.id[i] = (char)toupper((unsigned char)entry->id[i]);
     cif.n_entity = entry->same ? 1 : entry->n_chain;
@@ -389,6 +385,7 @@ fm_status fm_synth_mmcif(fm_arena *arena, const fm_synth_options *options,
     put_polymers(&cif);
     put_components(&cif);
     put_label_chains(&cif);
+    if (entry->recipe) fm_synth_cif_put_complex(&cif);
     put_atoms(&cif, options->seed);
     *ret_content = fm_synth_text_end(&text);
     return FM_OK;

@@ -1,10 +1,17 @@
 /* model.c: see model.h. */
 #include "featurizer/synth/model.h"
 
+#include "featurizer/synth/motion.h"
+
 #include <assert.h>
 #include <math.h>
 
-enum { MET = 12, ATOM_CB = 4 };
+enum { MET = 12, STUB_ATOMS = 5 }; /* N CA C O CB */
+
+uint32_t fm_synth_placed_atoms(const fm_synth_placed *placed) {
+    if (placed->missing) return 0;
+    return placed->stub && placed->n_atom > STUB_ATOMS ? STUB_ATOMS : placed->n_atom;
+}
 
 static void draw_experiment(fm_synth_draws *draws, fm_synth_model *model) {
     uint32_t kind = fm_synth_draw_below(draws, 10);
@@ -93,23 +100,12 @@ static void build_chain(uint64_t seed, const fm_synth_entry *entry, uint32_t slo
     }
 }
 
-/* A rigid motion: the three rows of a rotation matrix, then a translation (Å). */
-typedef struct rigid_motion {
-    fm_vec3 rows[3], shift;
-} rigid_motion;
-
-static fm_vec3 move(const rigid_motion *motion, fm_vec3 p) {
-    fm_vec3 turned = {fm_vec3_dot(motion->rows[0], p), fm_vec3_dot(motion->rows[1], p),
-                      fm_vec3_dot(motion->rows[2], p)};
-    return fm_vec3_add(turned, motion->shift);
-}
-
-static void move_chain(const rigid_motion *motion, fm_synth_placed *residues, uint32_t n) {
+static void move_chain(const fm_synth_motion *motion, fm_synth_placed *residues, uint32_t n) {
     for (uint32_t i = 0; i < n; i++) {
         for (uint32_t k = 0; k < residues[i].n_atom; k++) {
-            residues[i].atoms[k] = move(motion, residues[i].atoms[k]);
+            residues[i].atoms[k] = fm_synth_move(motion, residues[i].atoms[k]);
             if (residues[i].alternate) {
-                residues[i].alternates[k] = move(motion, residues[i].alternates[k]);
+                residues[i].alternates[k] = fm_synth_move(motion, residues[i].alternates[k]);
             }
         }
     }
@@ -134,31 +130,8 @@ static void dock_second(const fm_synth_model *model) {
     double low, high, low2, high2;
     x_range(model->residues[0], model->chains[0].n_res, &low, &high);
     x_range(model->residues[1], model->chains[1].n_res, &low2, &high2);
-    rigid_motion beside = {{{-1, 0, 0}, {0, -1, 0}, {0, 0, 1}}, {high + 4.0 + high2, 0, 0}};
+    fm_synth_motion beside = {{{-1, 0, 0}, {0, -1, 0}, {0, 0, 1}}, {high + 4.0 + high2, 0, 0}};
     move_chain(&beside, model->residues[1], model->chains[1].n_res);
-}
-
-/* Draws a uniformly random rotation from a unit quaternion (four uniforms inside the unit ball). */
-static rigid_motion draw_motion(fm_synth_draws *draws) {
-    double q[4], square;
-    do {
-        square = 0;
-        for (unsigned i = 0; i < 4; i++) {
-            q[i] = 2 * fm_synth_draw_real(draws) - 1;
-            square += q[i] * q[i];
-        }
-    } while (square > 1 || square < 0.01);
-    double scale = 1.0 / sqrt(square);
-    double w = q[0] * scale, x = q[1] * scale, y = q[2] * scale, z = q[3] * scale;
-    rigid_motion motion;
-    motion.rows[0] = (fm_vec3){1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)};
-    motion.rows[1] = (fm_vec3){2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)};
-    motion.rows[2] = (fm_vec3){2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)};
-    for (unsigned i = 0; i < 3; i++) {
-        double at = 120 * fm_synth_draw_real(draws) - 60;
-        *(i == 0 ? &motion.shift.x : i == 1 ? &motion.shift.y : &motion.shift.z) = at;
-    }
-    return motion;
 }
 
 /* Places the waters and the sulfate outside: 7 to 12 Å from a CA, away from the chain's middle. */
@@ -201,7 +174,7 @@ fm_status fm_synth_model_make(fm_arena *arena, const fm_synth_options *options,
         build_chain(options->seed, entry, slot, &model, model.residues[slot]);
     }
     if (entry->n_chain == 2) dock_second(&model);
-    rigid_motion motion = draw_motion(&draws);
+    fm_synth_motion motion = fm_synth_draw_motion(&draws);
     for (uint32_t slot = 0; slot < entry->n_chain; slot++)
         move_chain(&motion, model.residues[slot], model.chains[slot].n_res);
     model.n_water = model.method == FM_SYNTH_XRAY ? model.chains[0].n_res / 8 : 0;

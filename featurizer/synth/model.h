@@ -34,6 +34,9 @@ typedef struct fm_synth_model {
     fm_vec3 *solvent;
 } fm_synth_model;
 
+/* Number of atoms that the file has of the residue: its first ones. */
+uint32_t fm_synth_placed_atoms(const fm_synth_placed *placed);
+
 FM_MUST_USE fm_status fm_synth_model_make(fm_arena *arena, const fm_synth_options *options,
                                           const fm_synth_entry *entry, fm_synth_model *ret_model,
                                           fm_error *reterr);

@@ -1,5 +1,6 @@
-/* names.c: writes row headers in the styles of UniRef90, BFD/Uniclust and MGnify. Accessions are
- * invented but well formed; species and their numbers are those of the NCBI taxonomy. */
+/* names.c: writes row headers in the styles of UniRef90, BFD/Uniclust, MGnify and UniProt.
+ * Accessions are invented but well formed; species and their numbers are those of the NCBI
+ * taxonomy. */
 #include "featurizer/synth/alignments.h"
 
 #include <stdio.h>
@@ -89,6 +90,11 @@ void fm_synth_name_row(uint64_t seed, uint32_t family, uint32_t row, unsigned da
                  (unsigned long long)family * 131072u + row, start, end);
         snprintf(description, FM_SYNTH_DESCRIPTION_BYTES, "[subseq from] PL=%u%u UP=%u BIOMES=%07u",
                  style & 1, style >> 1 & 1, style == 9, 1000000u + (members & 3) * 100u);
+    } else if (database == FM_SYNTH_UNIPROT) {
+        snprintf(name, FM_SYNTH_NAME_BYTES, "%s|%s|%s_%s/%u-%u", style == 0 ? "sp" : "tr",
+                 accession, accession, from->code, start, end);
+        snprintf(description, FM_SYNTH_DESCRIPTION_BYTES, "[subseq from] %s OS=%s OX=%u", function,
+                 from->name, from->taxon);
     } else if (style < 7) {
         snprintf(name, FM_SYNTH_NAME_BYTES, "%s|%s|%s_%s", style == 0 ? "sp" : "tr", accession,
                  accession, from->code);

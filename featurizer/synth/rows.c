@@ -66,6 +66,7 @@ static void evolve(const fm_synth_family *family, fm_synth_draws *draws, uint32_
                            (fm_synth_draw_chance(draws, 5, 10) ? FM_SYNTH_BFD : 0) |
                            (fm_synth_draw_chance(draws, 3, 10) ? FM_SYNTH_MGNIFY : 0));
     if (row->found == 0) row->found = FM_SYNTH_BFD;
+    if (fm_synth_draw_chance(draws, 5, 10)) row->found |= FM_SYNTH_UNIPROT;
 }
 
 fm_status fm_synth_rows_make(fm_arena *arena, const fm_synth_options *options,

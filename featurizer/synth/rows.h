@@ -11,7 +11,7 @@
 enum { FM_SYNTH_GAP = 20, FM_SYNTH_MAX_INSERTS = 6 };
 
 /* The databases in which a row may be found, as bits. */
-enum { FM_SYNTH_UNIREF = 1, FM_SYNTH_BFD = 2, FM_SYNTH_MGNIFY = 4 };
+enum { FM_SYNTH_UNIREF = 1, FM_SYNTH_BFD = 2, FM_SYNTH_MGNIFY = 4, FM_SYNTH_UNIPROT = 8 };
 
 typedef struct fm_synth_insert {
     uint32_t number; /* its letters are drawn by (family, number) */

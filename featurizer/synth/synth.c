@@ -9,6 +9,18 @@ fm_synth_options fm_synth_default_options(void) {
     return (fm_synth_options){.seed = 0, .min_length = 30, .max_length = 220, .max_depth = 2000};
 }
 
+/* What the complexes of eight entries in turn have, so that few of them have everything. */
+static const fm_synth_recipe recipes[] = {
+    {.n_chain = 1, .n_ligand = 1, .n_ion = 1, .n_copy = 1},
+    {.n_chain = 1, .n_strand = 1, .is_rna = true, .n_ion = 1, .n_copy = 1},
+    {.n_chain = 2, .n_sugar = 2, .n_copy = 1},
+    {.n_chain = 1, .n_strand = 2, .n_ligand = 1, .n_copy = 1},
+    {.n_chain = 1, .n_ligand = 1, .n_copy = 3},
+    {.n_chain = 2, .same = true, .n_strand = 2, .is_rna = true, .same_strand = true, .n_copy = 1},
+    {.n_chain = 2, .same = true, .n_sugar = 1, .n_ligand = 2, .n_ion = 2, .n_copy = 1},
+    {.n_chain = 1, .n_strand = 2, .same_strand = true, .n_ion = 1, .n_copy = 2},
+};
+
 /* Formats ids: all "9xyz" in a scrambled order, then all "8xyz", and so on. Adding STEP repeatedly
  * modulo PER_DIGIT visits every value once, because the two share no factor. */
 static void format_id(uint32_t index, char out[5]) {
@@ -39,8 +51,9 @@ fm_synth_entry fm_synth_entry_of(const fm_synth_options *options, uint32_t index
     fm_synth_entry entry = {.index = index};
     format_id(index, entry.id);
     uint32_t kind = fm_synth_draw_below(&draws, 8);
-    entry.n_chain = kind < 3 ? 2 : 1;
-    entry.same = kind < 2;
+    if (options->complexes) entry.recipe = &recipes[index % (sizeof recipes / sizeof recipes[0])];
+    entry.n_chain = entry.recipe ? entry.recipe->n_chain : kind < 3 ? 2 : 1;
+    entry.same = entry.recipe ? entry.recipe->same : kind < 2;
     /* Author chain ids usually start at A, but not always, as in real files. */
     char first =
         fm_synth_draw_chance(&draws, 1, 6) ? (char)('C' + fm_synth_draw_below(&draws, 6)) : 'A';
@@ -48,5 +61,7 @@ fm_synth_entry fm_synth_entry_of(const fm_synth_options *options, uint32_t index
         entry.auth_chain[slot] = (char)(first + (char)slot);
         entry.family[slot] = family_of(options->seed, index, entry.same ? 0 : slot);
     }
+    for (uint32_t strand = 0; entry.recipe && strand < entry.recipe->n_strand; strand++)
+        entry.auth_strand[strand] = (char)(first + (char)(entry.n_chain + strand));
     return entry;
 }

@@ -25,8 +25,9 @@
 #include <stdint.h>
 
 enum {
-    FM_SYNTH_MAX_CHAINS = 2,      /* per entry */
-    FM_SYNTH_MAX_FILES = 4,       /* in one chain's alignment folder */
+    FM_SYNTH_MAX_CHAINS = 2,      /* proteins per entry */
+    FM_SYNTH_MAX_STRANDS = 2,     /* nucleic acids per entry */
+    FM_SYNTH_MAX_FILES = 5,       /* in one chain's alignment folder */
     FM_SYNTH_MAX_ENTRIES = 419904 /* ids "1000".."9zzz" */
 };
 
@@ -37,7 +38,20 @@ typedef struct fm_synth_options {
     uint32_t min_depth;              /* no family has fewer; 0 = no bound; <= max_depth */
     /* uniref90 and mgnify as Stockholm (AlphaFold's layout); otherwise all as A3M. */
     bool stockholm;
+    bool complexes; /* entries are complexes, with rows to pair and alignments of RNA */
 } fm_synth_options;
+
+/* What a complex has beside water and sulfate. Ligands are of one kind. */
+typedef struct fm_synth_recipe {
+    uint8_t n_chain; /* proteins */
+    bool same;       /* they are the same molecule */
+    uint8_t n_strand;
+    bool is_rna;      /* the strands are RNA, otherwise DNA */
+    bool same_strand; /* two strands have one sequence, which pairs with itself */
+    uint8_t n_sugar;  /* residues of a glycan on a protein */
+    uint8_t n_ligand, n_ion;
+    uint8_t n_copy; /* of everything, in the assembly */
+} fm_synth_recipe;
 
 typedef struct fm_synth_entry {
     uint32_t index;
@@ -46,6 +60,8 @@ typedef struct fm_synth_entry {
     char id[5];                           /* lower case, "9a0x" */
     char auth_chain[FM_SYNTH_MAX_CHAINS]; /* author chain ids */
     uint32_t family[FM_SYNTH_MAX_CHAINS]; /* family numbers */
+    const fm_synth_recipe *recipe;        /* of a complex; NULL for other entries; static */
+    char auth_strand[FM_SYNTH_MAX_STRANDS];
 } fm_synth_entry;
 
 typedef struct fm_synth_file {
@@ -70,5 +86,11 @@ FM_MUST_USE fm_status fm_synth_alignments(fm_arena *arena, const fm_synth_option
                                           const fm_synth_entry *entry, uint32_t slot,
                                           fm_synth_file ret_files[FM_SYNTH_MAX_FILES],
                                           uint32_t *ret_n_file, fm_error *reterr);
+
+/* Writes the only file of the alignment folder of a strand of RNA. The entry's recipe has one;
+ * strands of one sequence have equal files. */
+FM_MUST_USE fm_status fm_synth_rna_alignment(fm_arena *arena, const fm_synth_options *options,
+                                             const fm_synth_entry *entry, fm_synth_file *ret_file,
+                                             fm_error *reterr);
 
 #endif
