@@ -4,6 +4,7 @@
 #include "trainer/app/train/train_held_out.h"
 
 #include "proto/base/log.h"
+#include "proto/base/machine.h"
 #include "trainer/app/samples/complex_features.h"
 #include "trainer/app/train/train_feed.h"
 
@@ -25,6 +26,13 @@ static fm_status hold(fm_held_out *h, const fm_sample *sample, fm_error *reterr)
     if (!name) return fm_arena_full(&h->names, reterr);
     memcpy(name, sample->name, strlen(sample->name) + 1);
     crop->bytes = fm_sample_encoded_bytes(sample);
+    h->held_bytes += crop->bytes;
+    if (h->held_bytes > h->most_bytes) {
+        return fm_fail(reterr, FM_ERR_LIMIT,
+                       "%u held-out complexes of the snapshot %s take more than %zu MiB, a quarter "
+                       "of the machine's memory; choose fewer",
+                       h->n + 1, h->from, h->most_bytes >> 20);
+    }
     crop->memory = aligned_alloc(ALIGN, (crop->bytes + ALIGN - 1) / ALIGN * ALIGN);
     if (!crop->memory) {
         return fm_fail(reterr, FM_ERR_NOMEM, "no memory for %u held-out complexes", h->n + 1);
@@ -94,6 +102,7 @@ static fm_status open_snapshot(const fm_train_run *run, const char *data, fm_hel
     if (!h->crop || !h->crop_name) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a run");
     h->name = h->crop_name;
     h->from = set->eval_snapshot;
+    h->most_bytes = (size_t)(fm_machine_memory() / 4);
     fm_status status = fm_arena_init(&h->names, NAMES_BYTES, reterr);
     if (!status) status = fm_arena_init(&h->sample, SAMPLE_BYTES, reterr);
     const fm_token from_the_first = {0};
