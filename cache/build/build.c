@@ -224,14 +224,13 @@ void fm_build_state_fini(fm_build_state *state) {
     for (uint32_t i = 0; i < state->n_result; i++)
         fm_build_free_result(&state->result[i]);
     fm_build_templates_destroy(state->templates);
-    for (uint32_t i = 0; i < state->n_note; i++)
-        free(state->note[i].value);
+    fm_build_free_chunks(state->chunks);
     free(state->result);
     free(state->note);
     free(state->blob);
     free(state->shard);
-    fm_hash_map_fini(&state->blob_of);
-    fm_hash_map_fini(&state->note_of);
+    fm_hash_index_fini(&state->blob_of);
+    fm_hash_index_fini(&state->note_of);
     pthread_mutex_destroy(&state->lock);
     pthread_cond_destroy(&state->changed);
 }

@@ -59,7 +59,7 @@ fm_status fm_build_take_generation(fm_build_state *state, const fm_generation *b
         fm_build_add_blob(state, &blob);
     }
     for (uint32_t i = 0; i < base->n_note && !status; i++)
-        fm_build_add_note(state, &base->note[i].key, base->note[i].value, false);
+        fm_build_borrow_note(state, &base->note[i].key, base->note[i].value);
     return status;
 }
 

@@ -264,7 +264,7 @@ static fm_status mark_used(keeping *self, const char *chain, const fm_sha256 *ha
                            fm_error *reterr) {
     uint32_t blob;
     if (!fm_generation_find_blob(self->base, hash, &blob) ||
-        !fm_hash_map_find(&self->state->blob_of, hash)) {
+        !fm_build_find_blob(self->state, hash)) {
         return fm_fail_in(reterr, FM_ERR_CORRUPT, chain,
                           "a part of this chain, which the build must keep, is in no shard of the "
                           "cache; build its dataset again, or leave it out with --replace");
@@ -378,8 +378,8 @@ static void keep_notes(keeping *self) {
         const fm_blob_entry *blob = first_blob(self->base, note);
         bool is_facts = note->value.size == FM_FACTS_BYTES; /* gathered with their chain */
         if (blob ? !self->used[blob - self->base->blob] : is_facts) continue;
-        const uint32_t *at = fm_hash_map_find(&self->state->note_of, &note->key);
-        if (at) self->state->note[*at].used = true;
+        fm_build_note *kept = fm_build_find_note(self->state, &note->key);
+        if (kept) kept->used = true;
     }
 }
 

@@ -58,14 +58,14 @@ static fm_status gather_blobs(const fm_build_state *state, fm_arena *arena,
     for (uint32_t i = 0; i < state->n_result; i++) {
         for (int k = 0; k < FM_N_PART && !state->result[i].reason; k++) {
             if (!state->result[i].has[k]) continue;
-            uint32_t *at = fm_hash_map_find(&state->blob_of, &state->result[i].part[k]);
+            const fm_blob_entry *at = fm_build_find_blob(state, &state->result[i].part[k]);
             assert(at);
-            used[*at] = 1;
+            used[at - state->blob] = 1;
         }
         for (uint32_t k = 0; k < state->result[i].n_named && !state->result[i].reason; k++) {
-            uint32_t *at = fm_hash_map_find(&state->blob_of, &state->result[i].named[k]);
+            const fm_blob_entry *at = fm_build_find_blob(state, &state->result[i].named[k]);
             assert(at);
-            used[*at] = 1;
+            used[at - state->blob] = 1;
         }
     }
     uint32_t n_blob = 0, n_shard = 0;
@@ -171,9 +171,8 @@ static fm_status gather_facts(fm_build_state *state, fm_arena *arena, fm_generat
         if (result->is_complex || !result->has[FM_PART_STRUCTURE - 1]) continue;
         fm_sha256 key =
             fm_facts_key(&result->part[FM_PART_SEQUENCE - 1], &result->part[FM_PART_STRUCTURE - 1]);
-        uint32_t *at = fm_hash_map_find(&state->note_of, &key);
-        if (!at) continue;
-        fm_build_note *note = &state->note[*at];
+        fm_build_note *note = fm_build_find_note(state, &key);
+        if (!note) continue;
         const fm_bytes value = {note->value, note->value_bytes};
         if (result->facts) note->used = true;
         if (result->facts) continue;
@@ -192,9 +191,8 @@ static fm_status find_complex(fm_build_state *state, fm_build_result *result, fm
     state->n_protein += result->n_protein;
     state->n_unclustered += result->n_unclustered;
     if (result->is_kept || result->facts) return FM_OK;
-    const uint32_t *at = fm_hash_map_find(&state->note_of, &result->key[0]);
-    assert(at); /* made or used with the complex */
-    const fm_build_note *note = &state->note[*at];
+    const fm_build_note *note = fm_build_find_note(state, &result->key[0]);
+    assert(note); /* made or used with the complex */
     const fm_bytes value = {note->value, note->value_bytes};
     fm_build_complex_note read;
     fm_status status =
@@ -309,6 +307,7 @@ fm_status fm_build_publish(fm_build_state *state, const fm_generation *base, fm_
     if (!status) status = gather_chains(state, arena, &generation, &weight, reterr);
     if (!status) status = gather_facts(state, arena, &generation, reterr);
     if (!status) status = gather_complexes(state, arena, &generation, weight, reterr);
+    size_t mark = fm_arena_mark(arena);
     if (!status) status = gather_lists(state, arena, &generation, reterr);
     if (status) return status;
     *ret_generation = generation;
@@ -333,6 +332,7 @@ fm_status fm_build_publish(fm_build_state *state, const fm_generation *base, fm_
     fm_bytes snapshot;
     if (!status && state->record.size) {
         fm_build_put_note(state, &state->record_key, state->record);
+        fm_arena_rewind(arena, mark); /* the lists are made again */
         status = gather_lists(state, arena, &generation, reterr);
     }
     if (!status) status = fm_snapshot_encode_all(&generation, weight, arena, &snapshot, reterr);

@@ -106,9 +106,8 @@ static fm_status count_complexes(sampling *self, fm_error *reterr) {
         if (!result->is_complex) continue;
         self->sample.n_refused += result->reason != NULL;
         if (result->reason) continue;
-        const uint32_t *at = fm_hash_map_find(&state->note_of, &result->key[0]);
-        if (!at) continue;
-        const fm_build_note *note = &state->note[*at];
+        const fm_build_note *note = fm_build_find_note(state, &result->key[0]);
+        if (!note) continue;
         fm_build_complex_note complex;
         size_t mark = fm_arena_mark(self->arena);
         fm_status status =

@@ -166,9 +166,9 @@ static bool is_sealed(const fm_shared_build *self, const fm_shared_item *item, u
             if (k < FM_N_PART && !result->has[k]) continue;
             const fm_sha256 *hash =
                 k < FM_N_PART ? &result->part[k] : &result->named[k - FM_N_PART];
-            const uint32_t *at = fm_hash_map_find(&state->blob_of, hash);
-            assert(at);
-            uint32_t shard = state->blob[*at].shard;
+            const fm_blob_entry *blob = fm_build_find_blob(state, hash);
+            assert(blob);
+            uint32_t shard = blob->shard;
             if (shard >= state->n_shard) return false;
             wanted[shard] = true;
         }

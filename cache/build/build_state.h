@@ -35,9 +35,12 @@ typedef struct fm_build_packet {
     uint8_t data[];
 } fm_build_packet;
 
+/* Values of notes (build_writer.c). */
+typedef struct fm_build_chunk fm_build_chunk;
+
 typedef struct fm_build_note {
     fm_sha256 key;
-    uint8_t *value; /* heap */
+    const uint8_t *value; /* in the state's chunks, or borrowed */
     uint32_t value_bytes;
     bool used; /* used by this run, so it goes into the generation */
 } fm_build_note;
@@ -99,6 +102,9 @@ typedef struct fm_build_result {
     fm_bytes summary; /* heap; of a complex in a shared build: its part of the note of its item */
 } fm_build_result;
 
+/* Frees the values of the notes. */
+void fm_build_free_chunks(fm_build_chunk *chunks);
+
 /* Frees what a result has on the heap. */
 void fm_build_free_result(fm_build_result *result);
 
@@ -113,11 +119,12 @@ typedef struct fm_build_state {
     pthread_mutex_t lock;
     pthread_cond_t changed; /* any change of the fields below; CLOCK_MONOTONIC */
 
-    fm_hash_map blob_of, note_of; /* -> positions in blob and note */
+    fm_hash_index blob_of, note_of; /* of blob and note */
     fm_blob_entry *blob;
     uint32_t n_blob, max_blob;
     fm_build_note *note;
     uint32_t n_note, max_note;
+    fm_build_chunk *chunks; /* values of notes; the one that is being filled is first */
     fm_shard_info *shard;
     uint32_t n_shard, max_shard;
 
@@ -159,6 +166,10 @@ static inline size_t fm_build_worker_bytes(const fm_build_state *state, unsigned
     return (size_t)((bytes ? bytes : (uint64_t)48 << 30) / 8 * eighths);
 }
 
+/* The blob, or the note, of that hash; NULL = unknown. Valid until the next is added. Lock held. */
+fm_blob_entry *fm_build_find_blob(const fm_build_state *state, const fm_sha256 *hash);
+fm_build_note *fm_build_find_note(const fm_build_state *state, const fm_sha256 *key);
+
 /* Makes room for one more element; false when memory ran out. */
 FM_MUST_USE bool fm_build_grow(void **list, uint32_t n, uint32_t *max, size_t size);
 
@@ -188,6 +199,8 @@ void fm_build_push(fm_build_state *state, bool is_note, const fm_sha256 *hash, f
 
 /* Adds a note: one read from a shard or a generation (used = false), or a new one. Lock held. */
 void fm_build_add_note(fm_build_state *state, const fm_sha256 *key, fm_bytes value, bool used);
+/* The same for a note whose value lives as long as the state. Lock held. */
+void fm_build_borrow_note(fm_build_state *state, const fm_sha256 *key, fm_bytes value);
 /* Adds a note that this run uses, or gives it a new value; it is in no shard. Lock held. */
 void fm_build_put_note(fm_build_state *state, const fm_sha256 *key, fm_bytes value);
 /* Adds a blob with its place. Lock held. */

@@ -21,6 +21,7 @@
 enum {
     QUEUE_BYTES_MAX = 256 << 20,
     FIRST_MAX = 64,
+    CHUNK_BYTES = 64 << 10,
     SHARD_SECONDS = 300,
 };
 
@@ -101,19 +102,34 @@ bool fm_build_is_ending(fm_build_state *state) {
 
 /* -- blobs and notes */
 
+fm_blob_entry *fm_build_find_blob(const fm_build_state *state, const fm_sha256 *hash) {
+    uint32_t at = fm_hash_index_find(&state->blob_of, state->blob, sizeof *state->blob, hash);
+    return at == UINT32_MAX ? NULL : &state->blob[at];
+}
+
+fm_build_note *fm_build_find_note(const fm_build_state *state, const fm_sha256 *key) {
+    uint32_t at = fm_hash_index_find(&state->note_of, state->note, sizeof *state->note, key);
+    return at == UINT32_MAX ? NULL : &state->note[at];
+}
+
 void fm_build_add_blob(fm_build_state *state, const fm_blob_entry *entry) {
-    if (fm_hash_map_find(&state->blob_of, &entry->hash)) return;
-    if (!fm_build_grow((void **)&state->blob, state->n_blob, &state->max_blob, sizeof *entry) ||
-        !fm_hash_map_add(&state->blob_of, &entry->hash, state->n_blob)) {
+    if (fm_build_find_blob(state, &entry->hash)) return;
+    if (!fm_build_grow((void **)&state->blob, state->n_blob, &state->max_blob, sizeof *entry)) {
         fail_memory_locked(state);
         return;
     }
-    state->blob[state->n_blob++] = *entry;
+    assert(state->blob);
+    state->blob[state->n_blob] = *entry;
+    if (fm_hash_index_add(&state->blob_of, state->blob, sizeof *entry)) {
+        state->n_blob++;
+    } else {
+        fail_memory_locked(state);
+    }
 }
 
 bool fm_build_knows_blob(fm_build_state *state, const fm_sha256 *hash) {
     pthread_mutex_lock(&state->lock);
-    bool known = fm_hash_map_find(&state->blob_of, hash) != NULL;
+    bool known = fm_build_find_blob(state, hash) != NULL;
     pthread_mutex_unlock(&state->lock);
     return known;
 }
@@ -121,7 +137,7 @@ bool fm_build_knows_blob(fm_build_state *state, const fm_sha256 *hash) {
 bool fm_build_claim_blob(fm_build_state *state, const fm_sha256 *hash, fm_part_kind kind,
                          uint64_t decoded_bytes) {
     pthread_mutex_lock(&state->lock);
-    bool known = fm_hash_map_find(&state->blob_of, hash) != NULL;
+    bool known = fm_build_find_blob(state, hash) != NULL;
     if (!known) {
         const fm_blob_entry entry = {.hash = *hash,
                                      .decoded_bytes = (uint32_t)decoded_bytes,
@@ -133,23 +149,64 @@ bool fm_build_claim_blob(fm_build_state *state, const fm_sha256 *hash, fm_part_k
     return known;
 }
 
-void fm_build_add_note(fm_build_state *state, const fm_sha256 *key, fm_bytes value, bool used) {
-    uint32_t *at = fm_hash_map_find(&state->note_of, key);
-    if (at) {
-        state->note[*at].used |= used;
-        return;
+/* Values of notes, one after the other. */
+struct fm_build_chunk {
+    fm_build_chunk *next;
+    size_t used, size;
+    uint8_t data[];
+};
+
+void fm_build_free_chunks(fm_build_chunk *chunks) {
+    while (chunks) {
+        fm_build_chunk *next = chunks->next;
+        free(chunks);
+        chunks = next;
     }
-    uint8_t *copy = malloc(value.size + 1);
-    if (!copy ||
-        !fm_build_grow((void **)&state->note, state->n_note, &state->max_note,
-                       sizeof *state->note) ||
-        !fm_hash_map_add(&state->note_of, key, state->n_note)) {
-        free(copy);
-        fail_memory_locked(state);
-        return;
+}
+
+/* A copy of a note's value that lives as long as the state; NULL when memory ran out. */
+static const uint8_t *keep_value(fm_build_state *state, fm_bytes value) {
+    fm_build_chunk *chunk = state->chunks;
+    if (!chunk || value.size > chunk->size - chunk->used) {
+        size_t size = value.size > CHUNK_BYTES ? value.size : CHUNK_BYTES;
+        chunk = malloc(sizeof *chunk + size);
+        if (!chunk) return NULL;
+        *chunk = (fm_build_chunk){state->chunks, 0, size};
+        state->chunks = chunk;
     }
+    uint8_t *copy = chunk->data + chunk->used;
     if (value.size) memcpy(copy, value.data, value.size);
-    state->note[state->n_note++] = (fm_build_note){*key, copy, (uint32_t)value.size, used};
+    chunk->used += value.size;
+    return copy;
+}
+
+/* Adds a note of a new key. */
+static void append_note(fm_build_state *state, const fm_build_note *note) {
+    bool good = note->value && fm_build_grow((void **)&state->note, state->n_note, &state->max_note,
+                                             sizeof *state->note);
+    if (good) {
+        assert(state->note);
+        state->note[state->n_note] = *note;
+        good = fm_hash_index_add(&state->note_of, state->note, sizeof *state->note);
+        state->n_note += good;
+    }
+    if (!good) fail_memory_locked(state);
+}
+
+void fm_build_add_note(fm_build_state *state, const fm_sha256 *key, fm_bytes value, bool used) {
+    fm_build_note *found = fm_build_find_note(state, key);
+    if (found) {
+        found->used |= used;
+        return;
+    }
+    const fm_build_note note = {*key, keep_value(state, value), (uint32_t)value.size, used};
+    append_note(state, &note);
+}
+
+void fm_build_borrow_note(fm_build_state *state, const fm_sha256 *key, fm_bytes value) {
+    if (fm_build_find_note(state, key)) return;
+    const fm_build_note note = {*key, value.data, (uint32_t)value.size, false};
+    append_note(state, &note);
 }
 
 /* True when each hash in the note's list is that of a known blob. */
@@ -157,7 +214,7 @@ static bool names_known_blobs(const fm_build_state *state, const fm_build_note *
     for (uint32_t at = 0; at < note->value_bytes; at += FM_SHA256_BYTES) {
         fm_sha256 hash;
         memcpy(hash.bytes, note->value + at, sizeof hash.bytes);
-        if (!fm_hash_map_find(&state->blob_of, &hash)) return false;
+        if (!fm_build_find_blob(state, &hash)) return false;
     }
     return true;
 }
@@ -166,8 +223,7 @@ bool fm_build_use_note(fm_build_state *state, const fm_sha256 *key, uint8_t *ret
                        uint32_t value_bytes) {
     assert(value_bytes % FM_SHA256_BYTES == 0 && value_bytes <= FM_BUILD_NOTE_BYTES);
     pthread_mutex_lock(&state->lock);
-    uint32_t *at = fm_hash_map_find(&state->note_of, key);
-    fm_build_note *note = at ? &state->note[*at] : NULL;
+    fm_build_note *note = fm_build_find_note(state, key);
     bool good = note && note->value_bytes == value_bytes && names_known_blobs(state, note);
     if (good) {
         note->used = true;
@@ -180,8 +236,7 @@ bool fm_build_use_note(fm_build_state *state, const fm_sha256 *key, uint8_t *ret
 bool fm_build_use_list(fm_build_state *state, const fm_sha256 *key, fm_arena *arena,
                        fm_bytes *ret_value) {
     pthread_mutex_lock(&state->lock);
-    uint32_t *at = fm_hash_map_find(&state->note_of, key);
-    fm_build_note *note = at ? &state->note[*at] : NULL;
+    fm_build_note *note = fm_build_find_note(state, key);
     bool good = note && note->value_bytes >= FM_SHA256_BYTES &&
                 note->value_bytes % FM_SHA256_BYTES == 0 && names_known_blobs(state, note);
     uint8_t *copy = good ? fm_arena_alloc(arena, note->value_bytes) : NULL;
@@ -197,8 +252,7 @@ bool fm_build_use_list(fm_build_state *state, const fm_sha256 *key, fm_arena *ar
 bool fm_build_use_text(fm_build_state *state, const fm_sha256 *key, fm_arena *arena,
                        fm_bytes *ret_value) {
     pthread_mutex_lock(&state->lock);
-    uint32_t *at = fm_hash_map_find(&state->note_of, key);
-    fm_build_note *note = at ? &state->note[*at] : NULL;
+    fm_build_note *note = fm_build_find_note(state, key);
     uint8_t *copy = note ? fm_arena_alloc(arena, note->value_bytes) : NULL;
     if (copy) {
         note->used = true;
@@ -210,37 +264,36 @@ bool fm_build_use_text(fm_build_state *state, const fm_sha256 *key, fm_arena *ar
 }
 
 void fm_build_put_note(fm_build_state *state, const fm_sha256 *key, fm_bytes value) {
-    uint32_t *at = fm_hash_map_find(&state->note_of, key);
-    if (!at) {
+    fm_build_note *note = fm_build_find_note(state, key);
+    if (!note) {
         fm_build_add_note(state, key, value, true);
         return;
     }
-    uint8_t *copy = malloc(value.size + 1);
+    const uint8_t *copy = keep_value(state, value);
     if (!copy) {
         fail_memory_locked(state);
         return;
     }
-    memcpy(copy, value.data, value.size);
-    free(state->note[*at].value);
-    state->note[*at].value = copy;
-    state->note[*at].value_bytes = (uint32_t)value.size;
-    state->note[*at].used = true;
+    note->value = copy; /* the old value stays in its chunk; that is rare */
+    note->value_bytes = (uint32_t)value.size;
+    note->used = true;
 }
 
 void fm_build_make_note(fm_build_state *state, const fm_sha256 *key, fm_bytes value) {
     pthread_mutex_lock(&state->lock);
-    uint32_t *at = fm_hash_map_find(&state->note_of, key);
+    const fm_build_note *note = fm_build_find_note(state, key);
     /* The blobs of a note may have been lost with a shard; now that they are made again, the note
      * is replaced. */
-    bool stale = at && (state->note[*at].value_bytes != value.size ||
-                        memcmp(state->note[*at].value, value.data, value.size) != 0);
+    bool stale = note && (note->value_bytes != value.size ||
+                          memcmp(note->value, value.data, value.size) != 0);
+    const bool is_new = !note;
     if (stale) {
         fm_build_put_note(state, key, value);
     } else {
         fm_build_add_note(state, key, value, true);
     }
     pthread_mutex_unlock(&state->lock);
-    if (!at || stale) fm_build_push(state, true, key, value);
+    if (is_new || stale) fm_build_push(state, true, key, value);
 }
 
 void fm_build_add_result(fm_build_state *state, const char *name, const fm_build_result *result,
@@ -359,11 +412,11 @@ static fm_status place_blob(void *context, const fm_sha256 *hash, const fm_shard
     shard_job *job = context;
     fm_build_state *state = job->state;
     pthread_mutex_lock(&state->lock);
-    uint32_t *at = fm_hash_map_find(&state->blob_of, hash);
-    if (at && state->blob[*at].shard == FM_BUILD_PENDING) {
-        state->blob[*at].shard = job->number;
-        state->blob[*at].offset = blob->offset;
-        state->blob[*at].stored_bytes = blob->stored_bytes;
+    fm_blob_entry *entry = fm_build_find_blob(state, hash);
+    if (entry && entry->shard == FM_BUILD_PENDING) {
+        entry->shard = job->number;
+        entry->offset = blob->offset;
+        entry->stored_bytes = blob->stored_bytes;
     }
     pthread_mutex_unlock(&state->lock);
     return FM_OK;

@@ -49,3 +49,53 @@ bool fm_hash_map_add(fm_hash_map *map, const fm_sha256 *hash, uint32_t value) {
     map->n++;
     return true;
 }
+
+/* -- the index of a list */
+
+void fm_hash_index_fini(fm_hash_index *index) {
+    free(index->place);
+    *index = (fm_hash_index){0};
+}
+
+static const uint8_t *element(const void *list, size_t size, uint32_t position) {
+    return (const uint8_t *)list + position * size;
+}
+
+/* The place that names `hash`, or the free place for it. */
+static uint32_t *place_of(uint32_t *place, uint32_t max, const void *list, size_t size,
+                          const uint8_t *hash) {
+    uint64_t at;
+    memcpy(&at, hash, sizeof at);
+    for (;; at++) {
+        uint32_t *here = &place[at & (max - 1)];
+        if (!*here || memcmp(element(list, size, *here - 1), hash, sizeof(fm_sha256)) == 0) {
+            return here;
+        }
+    }
+}
+
+uint32_t fm_hash_index_find(const fm_hash_index *index, const void *list, size_t size,
+                            const fm_sha256 *hash) {
+    if (!index->max) return UINT32_MAX;
+    return *place_of(index->place, index->max, list, size, hash->bytes) - 1;
+}
+
+static bool grow_index(fm_hash_index *index, const void *list, size_t size) {
+    uint32_t max = index->max ? 2 * index->max : FIRST_MAX;
+    uint32_t *place = max > index->max ? calloc(max, sizeof *place) : NULL;
+    if (!place) return false;
+    for (uint32_t i = 0; i < index->n; i++)
+        *place_of(place, max, list, size, element(list, size, i)) = i + 1;
+    free(index->place);
+    index->place = place;
+    index->max = max;
+    return true;
+}
+
+bool fm_hash_index_add(fm_hash_index *index, const void *list, size_t size) {
+    if (index->n >= index->max / 4 * 3 && !grow_index(index, list, size)) return false;
+    uint32_t *place = place_of(index->place, index->max, list, size, element(list, size, index->n));
+    assert(!*place);
+    *place = ++index->n;
+    return true;
+}

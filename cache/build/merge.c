@@ -148,7 +148,7 @@ static fm_status take_shards(merging *self, fm_error *reterr) {
 /* -- items */
 
 static bool knows(const fm_build_state *state, const fm_sha256 *hash) {
-    return fm_hash_map_find(&state->blob_of, hash) != NULL;
+    return fm_build_find_blob(state, hash) != NULL;
 }
 
 static bool knows_all(const fm_build_state *state, const fm_build_result *result) {
@@ -165,13 +165,13 @@ static bool knows_all(const fm_build_state *state, const fm_build_result *result
  * makes nothing again. */
 static void use_notes(fm_build_state *state, const fm_build_result *result) {
     for (int k = 0; k < FM_N_PART; k++) {
-        const uint32_t *at =
-            result->has_key[k] ? fm_hash_map_find(&state->note_of, &result->key[k]) : NULL;
-        if (at) state->note[*at].used = true;
+        fm_build_note *note =
+            result->has_key[k] ? fm_build_find_note(state, &result->key[k]) : NULL;
+        if (note) note->used = true;
     }
     for (uint32_t i = 0; i < result->n_entity_key; i++) {
-        const uint32_t *at = fm_hash_map_find(&state->note_of, &result->entity_key[i]);
-        if (at) state->note[*at].used = true;
+        fm_build_note *note = fm_build_find_note(state, &result->entity_key[i]);
+        if (note) note->used = true;
     }
 }
 
@@ -220,12 +220,11 @@ static fm_status add_item(merging *self, const merge_item *item, fm_error *reter
     if (item->reason) return add_refused(self, item, reterr);
     const char *job = self->catalogue->options.job;
     fm_sha256 key = fm_item_note_key(job, item->name, item->attempt);
-    const uint32_t *at = fm_hash_map_find(&state->note_of, &key);
+    const fm_build_note *found = fm_build_find_note(state, &key);
     fm_item_note note;
     size_t mark = fm_arena_mark(self->arena);
-    bool good = at != NULL;
+    bool good = found != NULL;
     if (good) {
-        const fm_build_note *found = &state->note[*at];
         good = !fm_item_note_decode((fm_bytes){found->value, found->value_bytes}, self->arena,
                                     &note, NULL) &&
                strcmp(note.job, job) == 0 && strcmp(note.item, item->name) == 0 &&

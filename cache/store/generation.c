@@ -287,44 +287,69 @@ static fm_status write_file(const char *cache, uint64_t number, const char *suff
     return status ? status : fm_file_write_atomic(path, bytes.data, bytes.size, reterr);
 }
 
-/* Encodes the facts and sets their hash; *ret_bytes is empty for a generation without facts. */
-static fm_status encode_facts(fm_generation *generation, fm_arena *arena, fm_bytes *ret_bytes,
+/* The lists of a generation, each a file of its own. */
+typedef struct list_file {
+    const char *suffix;
+    fm_status (*encode)(const fm_generation *generation, fm_arena *arena, fm_bytes *ret_bytes,
+                        fm_error *reterr);
+} list_file;
+
+static fm_status encode_facts(const fm_generation *generation, fm_arena *arena, fm_bytes *ret_bytes,
                               fm_error *reterr) {
-    *ret_bytes = (fm_bytes){0};
-    generation->has_facts = generation->facts != NULL;
-    if (!generation->facts) return FM_OK;
-    fm_status status =
-        fm_facts_encode(generation->facts, generation->n_chain, arena, ret_bytes, reterr);
-    if (!status) generation->facts_hash = fm_sha256_of(ret_bytes->data, ret_bytes->size);
+    return fm_facts_encode(generation->facts, generation->n_chain, arena, ret_bytes, reterr);
+}
+
+static fm_status encode_rows(const fm_generation *generation, fm_arena *arena, fm_bytes *ret_bytes,
+                             fm_error *reterr) {
+    return fm_complex_rows_encode(generation->rows, generation->n_row, arena, ret_bytes, reterr);
+}
+
+static const list_file INDEX = {"index", fm_index_encode}, NOTES = {"notes", fm_notes_encode},
+                       REFUSED = {"refused", fm_refusals_encode}, FACTS = {"facts", encode_facts},
+                       RECORDS = {"records", encode_rows};
+
+/* Encodes a list for its hash and, with `cache`, writes it. Its bytes are in the arena only
+ * meanwhile: one list after the other takes the same memory. */
+static fm_status put_list(const char *cache, const fm_generation *generation, const list_file *list,
+                          fm_arena *arena, fm_sha256 *ret_hash, fm_error *reterr) {
+    fm_bytes bytes = {0};
+    size_t mark = fm_arena_mark(arena);
+    fm_status status = list->encode(generation, arena, &bytes, reterr);
+    if (!status) *ret_hash = fm_sha256_of(bytes.data, bytes.size);
+    if (!status && cache) {
+        status = write_file(cache, generation->number, list->suffix, bytes, reterr);
+    }
+    fm_arena_rewind(arena, mark);
     return status;
 }
 
-/* Counts the complexes, encodes their records and sets the hash; *ret_bytes is empty for a
- * generation without complexes. */
-static fm_status encode_rows(fm_generation *generation, fm_arena *arena, fm_bytes *ret_bytes,
-                             fm_error *reterr) {
-    *ret_bytes = (fm_bytes){0};
+/* The lists but the index, whose format depends on the number of complexes. */
+static fm_status put_lists(const char *cache, fm_generation *generation, fm_arena *arena,
+                           fm_error *reterr) {
+    fm_status status = put_list(cache, generation, &NOTES, arena, &generation->notes_hash, reterr);
+    if (!status) {
+        status = put_list(cache, generation, &REFUSED, arena, &generation->refused_hash, reterr);
+    }
+    if (!status && generation->has_facts) {
+        status = put_list(cache, generation, &FACTS, arena, &generation->facts_hash, reterr);
+    }
+    if (!status && generation->n_complex) {
+        status = put_list(cache, generation, &RECORDS, arena, &generation->rows_hash, reterr);
+    }
+    return status;
+}
+
+static void count_lists(fm_generation *generation) {
+    generation->has_facts = generation->facts != NULL;
     generation->n_complex = 0;
     for (uint32_t i = 0; i < generation->n_chain; i++)
         generation->n_complex += fm_generation_is_complex(generation, i);
-    if (!generation->n_complex) return FM_OK;
-    fm_status status =
-        fm_complex_rows_encode(generation->rows, generation->n_row, arena, ret_bytes, reterr);
-    if (!status) generation->rows_hash = fm_sha256_of(ret_bytes->data, ret_bytes->size);
-    return status;
 }
 
 fm_status fm_generation_hash_lists(fm_generation *generation, fm_arena *arena, fm_error *reterr) {
-    fm_bytes notes, refusals, facts, rows;
-    fm_status status = fm_notes_encode(generation, arena, &notes, reterr);
-    if (!status) status = fm_refusals_encode(generation, arena, &refusals, reterr);
-    if (!status) status = encode_facts(generation, arena, &facts, reterr);
-    if (!status) status = encode_rows(generation, arena, &rows, reterr);
-    if (status) return status;
-    generation->notes_hash = fm_sha256_of(notes.data, notes.size);
-    generation->refused_hash = fm_sha256_of(refusals.data, refusals.size);
+    count_lists(generation);
     generation->content = fm_generation_digest(generation);
-    return FM_OK;
+    return put_lists(NULL, generation, arena, reterr);
 }
 
 static fm_status write_current(const char *cache, uint64_t number, fm_error *reterr) {
@@ -366,31 +391,17 @@ fm_status fm_generation_publish(const char *cache, fm_generation *generation, fm
     if (n <= 0 || (size_t)n >= sizeof folder) {
         return fm_fail(reterr, FM_ERR_LIMIT, "the cache's path is too long");
     }
-    fm_bytes index, notes, refusals, facts, rows, manifest;
-    fm_status status = fm_dir_make(folder, reterr);
-    if (!status) status = check_is_new(cache, generation->number, reterr);
-    if (!status) status = encode_rows(generation, arena, &rows, reterr);
-    if (!status) status = fm_index_encode(generation, arena, &index, reterr);
-    if (!status) status = fm_notes_encode(generation, arena, &notes, reterr);
-    if (!status) status = fm_refusals_encode(generation, arena, &refusals, reterr);
-    if (!status) status = encode_facts(generation, arena, &facts, reterr);
-    if (status) return status;
-    fm_sha256 index_hash = fm_sha256_of(index.data, index.size);
-    generation->notes_hash = fm_sha256_of(notes.data, notes.size);
-    generation->refused_hash = fm_sha256_of(refusals.data, refusals.size);
+    fm_sha256 index_hash;
+    fm_bytes manifest;
+    count_lists(generation);
     generation->all_hash = fm_sha256_of(snapshot.data, snapshot.size);
     generation->content = fm_generation_digest(generation);
     uint64_t number = generation->number;
-    status = fm_manifest_encode(generation, &index_hash, arena, &manifest, reterr);
-    if (!status) status = write_file(cache, number, "index", index, reterr);
-    if (!status) status = write_file(cache, number, "notes", notes, reterr);
-    if (!status) status = write_file(cache, number, "refused", refusals, reterr);
-    if (!status && generation->has_facts) {
-        status = write_file(cache, number, "facts", facts, reterr);
-    }
-    if (!status && generation->n_complex) {
-        status = write_file(cache, number, "records", rows, reterr);
-    }
+    fm_status status = fm_dir_make(folder, reterr);
+    if (!status) status = check_is_new(cache, number, reterr);
+    if (!status) status = put_list(cache, generation, &INDEX, arena, &index_hash, reterr);
+    if (!status) status = put_lists(cache, generation, arena, reterr);
+    if (!status) status = fm_manifest_encode(generation, &index_hash, arena, &manifest, reterr);
     if (!status) status = write_file(cache, number, "all", snapshot, reterr);
     if (!status) status = write_file(cache, number, "manifest", manifest, reterr);
     if (!status) status = sync_new_folders(cache, number, reterr);
