@@ -12,7 +12,9 @@ Exit status 1 if something that was possible failed.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
+import os
 import re
 import shlex
 import shutil
@@ -25,6 +27,7 @@ import result
 import rows
 
 HERE = Path(__file__).resolve().parent
+NUMBER = re.compile(r"[-+]?[0-9.]+(e[-+]?[0-9]+)?")
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,7 @@ class Benchmark:
 class Baseline:
     """A script of this folder."""
 
-    name: str
+    script: str
     peer: str
     benchmark: Benchmark
     packages: tuple[str, ...]  # modules that its Python must have
@@ -52,17 +55,40 @@ class Baseline:
     on_gpu: bool = False
     settings: tuple[str, ...] = ()
 
+    @property
+    def name(self) -> str:
+        return "-".join([self.script, *(word.lstrip("-") for word in self.settings)])
+
 
 WAITS = Benchmark("waits", "exposed wait of a step for data", "wall",
                   ("release/bench/bench_stream", "--only", "waits"), at_once=True)
 CHAIN = Benchmark("chain", "features of a chain, from files to arrays", "wall and processor",
                   ("release/bench/bench_chain", "--compat"), has_same_rows=True)
+GPU = ("--device", "cuda", "--dtype", "bf16", "--preset")
+STEP = Benchmark("step", "a training step, by cycles", "wall",
+                 ("cuda/bench/bench_step", *GPU, "af2-initial"), has_same_rows=True)
+AF3_STEP = Benchmark("af3_step", "a training step, by cycles", "wall",
+                     ("cuda/bench/bench_step", *GPU, "af3-initial"), has_same_rows=True)
+PREDICTION = Benchmark("predict", "a prediction, by residues", "wall",
+                       ("cuda/bench/bench_predict", *GPU, "af2-finetuning-ptm", "--clusters",
+                        "508", "--lengths", "256,384,768,1024"), has_same_rows=True)
+OF_PACKAGES = ("torch", "numpy", "scipy", "ml_collections", "tree")
 BASELINES = (
     Baseline("dataloader", "PyTorch's DataLoader", WAITS, ("torch",)),
     Baseline("streaming_loader", "MosaicML's streaming", WAITS, ("torch", "streaming")),
     Baseline("openfold_features", "OpenFold's data pipeline", CHAIN,
              ("torch", "Bio", "pandas", "scipy", "tree", "ml_collections"),
              "openfold", "openfold/data/data_pipeline.py"),
+    Baseline("openfold_train", "OpenFold's training step, as shipped,", STEP, OF_PACKAGES,
+             "openfold", "openfold/model/model.py", on_gpu=True),
+    Baseline("openfold_train", "OpenFold's training step, compiled,", STEP, OF_PACKAGES,
+             "openfold", "openfold/model/model.py", on_gpu=True,
+             settings=("--compile", "evoformer", "--fused")),
+    Baseline("openfold_predict", "OpenFold's prediction", PREDICTION, OF_PACKAGES, "openfold",
+             "openfold/model/model.py", on_gpu=True),
+    Baseline("protenix_train", "Protenix's training step", AF3_STEP,
+             ("torch", "numpy", "rdkit", "biotite", "optree", "wandb"), "protenix",
+             "runner/train.py", on_gpu=True),
 )
 
 
@@ -95,6 +121,11 @@ def missing(baseline: Baseline, options: argparse.Namespace) -> list[str]:
         elif not (Path(folder) / baseline.file).exists():
             found.append(f"The folder {folder} has no {baseline.file}, which a checkout of "
                          f"{baseline.checkout} has.")
+    if baseline.script == "protenix_train":
+        if "PROTENIX_ROOT_DIR" not in os.environ:
+            found.append("PROTENIX_ROOT_DIR does not name the folder of Protenix's data.")
+        if not options.protenix_settings:
+            found.append("No settings of its trainer were given (--protenix-settings).")
     if baseline.on_gpu and not has_gpu(options.python):
         found.append(f"The Python {options.python} finds no GPU.")
     program = options.build / baseline.benchmark.command[0]
@@ -107,19 +138,18 @@ def missing(baseline: Baseline, options: argparse.Namespace) -> list[str]:
 
 
 def read_table(text: str) -> dict[str, dict[str, float]]:
-    """Reads the rows of a printed table, whose columns are two blanks or more apart."""
+    """Reads the rows of printed tables, whose columns are two blanks or more apart.
+
+    A line without numbers is the head of the rows below it. A row may end with words.
+    """
     figures: dict[str, dict[str, float]] = {}
     head: list[str] = []
     for text_line in text.split("\n"):
         cells = re.split(r"  +", text_line.strip())
-        if len(cells) < 3:
-            continue
-        try:
-            values = [float(cell) for cell in cells[1:]]
-        except ValueError:
+        values = [float(cell) for cell in itertools.takewhile(NUMBER.fullmatch, cells[1:])]
+        if len(cells) > 2 and not values:
             head = cells
-            continue
-        if len(cells) == len(head):
+        elif len(values) > 1 and len(values) == len(head) - 1:
             figures[cells[0]] = dict(zip(head[1:], values))
     return figures
 
@@ -146,12 +176,15 @@ def write_ours(benchmark: Benchmark, command: list[str], log: Path, path: Path) 
 
 
 def run_script(baseline: Baseline, options: argparse.Namespace) -> subprocess.Popen[bytes]:
-    command = [options.python, str(HERE / f"{baseline.name}.py"), *baseline.settings]
+    command = [options.python, str(HERE / f"{baseline.script}.py"), *baseline.settings]
     if baseline.checkout:
         command += ["--checkout", options.checkouts[baseline.checkout]]
     out = options.out / f"{baseline.name}.json"
     out.unlink(missing_ok=True)
-    return start([*command, "--out", str(out)], options.out / f"{baseline.name}.log")
+    command += ["--out", str(out)]
+    if baseline.script == "protenix_train":
+        command += ["--", *shlex.split(options.protenix_settings)]
+    return start(command, options.out / f"{baseline.name}.log")
 
 
 def run_group(benchmark: Benchmark, baselines: list[Baseline], options: argparse.Namespace) -> int:
@@ -203,7 +236,9 @@ def main() -> None:
                         metavar="FILE", help="the Python that has the peers' packages")
     parser.add_argument("--checkout", action="append", default=[], metavar="PEER=DIR",
                         help="a checkout of openfold or protenix")
-    parser.add_argument("--only", action="append", choices=[b.name for b in BASELINES],
+    parser.add_argument("--protenix-settings", default="", metavar="WORDS",
+                        help="of its runner/train.py, as in its train_demo.sh")
+    parser.add_argument("--only", action="append", choices=sorted({b.script for b in BASELINES}),
                         help="this baseline alone; may be repeated")
     parser.add_argument("--list", action="store_true", help="only say what is possible here")
     options = parser.parse_args()
@@ -214,7 +249,7 @@ def main() -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     possible: dict[Benchmark, list[Baseline]] = {}
     for baseline in BASELINES:
-        if options.only and baseline.name not in options.only:
+        if options.only and baseline.script not in options.only:
             continue
         lacks = missing(baseline, options)
         verdict = "cannot run here. " + " ".join(lacks) if lacks else "can run here."

@@ -18,7 +18,7 @@ result.add(theirs, "a", wall_ms=30, rows=2)
 result.add(theirs, "b, none", wall_ms=0.00001)
 result.write(theirs, str(folder / "peer.json"))
 (folder / "log").write_text("times of this\nname      rows  wall ms\na            2    0.500\n"
-                            "b, none      3    1e-06\nskipped   for want of data\n")
+                            "b, none      3    1e-06  whole\nskipped   for want of data\n")
 assert all.read_table((folder / "log").read_text()) == {
     "a": {"rows": 2, "wall ms": 0.5}, "b, none": {"rows": 3, "wall ms": 1e-6}}
 ours = all.Benchmark("own", "work", "wall", ())
@@ -42,7 +42,9 @@ expect "$("$here/rows.py" --beside "$folder/own.json" "$folder/peer.json")" \
 mkdir "$folder/build"
 listed=$(python3 "$here/all.py" --build "$folder/build" --out "$folder/out" --python /bin/false \
     --checkout openfold="$folder" --list) || fail "the list failed"
-for part in "openfold_features: OpenFold's data pipeline cannot run here." \
+for part in "openfold_train-compile-evoformer-fused: OpenFold's training step, compiled, cannot run here." \
+    "The Python /bin/false finds no GPU." "No checkout of protenix was named (--checkout protenix=DIR)." \
+    "openfold_features: OpenFold's data pipeline cannot run here." \
     "The Python /bin/false has no module torch (--python names another)." \
     "The folder $folder has no openfold/data/data_pipeline.py, which a checkout of openfold has." \
     "foldmill's own benchmark $folder/build/release/bench/bench_chain has not been built."; do
