@@ -3,12 +3,13 @@
  * Exchange number n of a group, from 1, sends each other member one piece, also where that has no
  * parts: a head, then the parts of all messages for this member, each without gaps.
  *
- *     number u64, digest u64 (of the messages, which must agree)
+ *     number u64, digest u64 (of the messages, which must agree), check u64 (XXH3-64 of the parts)
  *
  * What comes from the members has the same form, so the size of each piece follows from the
  * messages. A message of one part per member is then combined as an all-gather or an all-reduce. */
 #include "trainer/dist/comm_hosts.h"
 
+#include "proto/base/hash.h"
 #include "trainer/dist/combine.h"
 #include "trainer/dist/meeting_link.h"
 #include "trainer/dist/host_links.h"
@@ -20,7 +21,7 @@
 #include <string.h>
 
 enum {
-    HEAD_BYTES = 16,
+    HEAD_BYTES = 24,
     ALIGN = 64, /* of the first part in a piece */
     MOVE_MS = 100,
     GONE_MS = 2000, /* for those that watch processes to say more of one whose connection ended */
@@ -103,12 +104,14 @@ static uint8_t *pack(const fm_message *m, int32_t size, int32_t to, uint8_t *out
 /* What this rank sends to a member. */
 static uint8_t *pack_all(const member *m, const exchange *e, int32_t to, uint32_t number) {
     uint8_t *piece = make_piece(parts_bytes(e, m->comm.rank)), *at = piece + ALIGN;
-    const uint64_t head[] = {number, e->digest};
-    memcpy(head_of(piece), head, sizeof head);
     for (int32_t i = 0; i < e->count; i++) {
         const fm_message *message = &e->message[i];
         if (has_parts(message, m->comm.rank)) at = pack(message, m->comm.size, to, at);
     }
+    const uint64_t head[] = {number, e->digest,
+                             fm_xxh3(piece + ALIGN, (size_t)(at - piece) - ALIGN)};
+    static_assert(sizeof head == HEAD_BYTES, "the head above");
+    memcpy(head_of(piece), head, sizeof head);
     return piece;
 }
 
@@ -204,12 +207,18 @@ static bool wait_for_all(const member *m, uint32_t number, const exchange *e) {
     return true;
 }
 
-/* Whether all members have sent parts of the same exchange. */
+/* Whether all members have sent parts of the same exchange, and the network has not changed them.
+ */
 static bool is_same(const member *m, uint32_t number, const exchange *e) {
-    const uint64_t expected[] = {number, e->digest};
     for (int32_t r = 0; r < m->comm.size; r++) {
-        if (memcmp(head_of(e->parcel[r].in), expected, sizeof expected) == 0) continue;
-        give_up(m, r, number, "sent the parts of another exchange in");
+        uint64_t found[HEAD_BYTES / 8];
+        memcpy(found, head_of(e->parcel[r].in), sizeof found);
+        if (found[0] != number || found[1] != e->digest) {
+            give_up(m, r, number, "sent the parts of another exchange in");
+            return false;
+        }
+        if (found[2] == fm_xxh3(e->parcel[r].in + ALIGN, parts_bytes(e, r))) continue;
+        give_up(m, r, number, "sent parts that were changed on their way in");
         return false;
     }
     return true;

@@ -169,13 +169,20 @@ static fm_status take(fm_meeting *meeting, int32_t r, size_t bytes, uint8_t *all
     if (n < 0) return fm_fail(reterr, FM_ERR_CLOSED, "%s is gone: its connection has ended", name);
     a->done += (size_t)n;
     *ret_whole = a->done == FM_FRAME_BYTES + bytes;
-    if (!in_head || a->done < FM_FRAME_BYTES) return FM_OK;
+    if (a->done < FM_FRAME_BYTES) return FM_OK;
     fm_frame frame;
     if (!fm_frame_decode(a->head, &frame) || frame.kind != FM_FRAME_GIVE) {
         return fm_fail(reterr, FM_ERR_PROTOCOL, "%s sent bytes that are no frame of a gather",
                        name);
     }
-    if (frame.number == meeting->number && frame.bytes == bytes) return FM_OK;
+    if (frame.number == meeting->number && frame.bytes == bytes) {
+        if (!*ret_whole || frame.check == fm_frame_check(all + (size_t)r * bytes, bytes)) {
+            return FM_OK;
+        }
+        return fm_fail(reterr, FM_ERR_CORRUPT,
+                       "%s sent %zu bytes in gather %u that were changed on their way", name, bytes,
+                       frame.number);
+    }
     return fm_fail(reterr, FM_ERR_PROTOCOL,
                    "%s gives %u bytes to gather %u, but rank 0 gives %zu to gather %u", name,
                    frame.bytes, frame.number, bytes, meeting->number);
@@ -227,8 +234,9 @@ static fm_status receive_all(fm_meeting *meeting, size_t bytes, uint8_t *all, do
 static fm_status gather_as_host(fm_meeting *meeting, size_t bytes, uint8_t *all, double seconds,
                                 fm_error *reterr) {
     fm_status status = receive_all(meeting, bytes, all, seconds, reterr);
-    const fm_frame frame = {FM_FRAME_ALL, meeting->number,
-                            (uint32_t)(bytes * (size_t)meeting->size)};
+    const size_t all_bytes = bytes * (size_t)meeting->size;
+    const fm_frame frame = {FM_FRAME_ALL, meeting->number, (uint32_t)all_bytes,
+                            status ? 0 : fm_frame_check(all, all_bytes)};
     const uint64_t deadline_ns = fm_link_deadline(seconds);
     for (int32_t r = 1; r < meeting->size && !status; r++) {
         status = fm_link_send(meeting->peer[r].fd, &frame, all, deadline_ns, reterr);
@@ -244,9 +252,10 @@ static fm_status gather_as_host(fm_meeting *meeting, size_t bytes, uint8_t *all,
 static fm_status gather_as_guest(fm_meeting *meeting, const void *mine, size_t bytes, uint8_t *all,
                                  double seconds, fm_error *reterr) {
     const fm_attendee *host = &meeting->peer[0];
-    const fm_frame give = {FM_FRAME_GIVE, meeting->number, (uint32_t)bytes};
+    const fm_frame give = {FM_FRAME_GIVE, meeting->number, (uint32_t)bytes,
+                           fm_frame_check(mine, bytes)};
     const fm_frame frame = {FM_FRAME_ALL, meeting->number,
-                            (uint32_t)(bytes * (size_t)meeting->size)};
+                            (uint32_t)(bytes * (size_t)meeting->size), 0};
     const uint64_t deadline_ns = fm_link_deadline(seconds + reason_s);
     /* When rank 0 has closed the connection, its reason may still be there to read. */
     fm_status sent = fm_link_send(host->fd, &give, mine, deadline_ns, reterr);

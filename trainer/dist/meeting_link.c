@@ -2,6 +2,7 @@
 #include "trainer/dist/meeting_link.h"
 
 #include "proto/base/bytes.h"
+#include "proto/base/hash.h"
 #include "proto/base/histogram.h"
 
 #include <errno.h>
@@ -18,6 +19,7 @@ void fm_frame_encode(const fm_frame *frame, uint8_t out[FM_FRAME_BYTES]) {
     fm_write_u32(&w, frame->kind);
     fm_write_u32(&w, frame->number);
     fm_write_u32(&w, frame->bytes);
+    fm_write_u32(&w, frame->check);
 }
 
 bool fm_frame_decode(const uint8_t in[FM_FRAME_BYTES], fm_frame *ret_frame) {
@@ -27,7 +29,12 @@ bool fm_frame_decode(const uint8_t in[FM_FRAME_BYTES], fm_frame *ret_frame) {
     ret_frame->kind = (fm_frame_kind)kind;
     ret_frame->number = fm_read_u32(&r);
     ret_frame->bytes = fm_read_u32(&r);
+    ret_frame->check = fm_read_u32(&r);
     return true;
+}
+
+uint32_t fm_frame_check(const void *payload, size_t bytes) {
+    return (uint32_t)fm_xxh3(payload, bytes);
 }
 
 int fm_link_left_ms(uint64_t deadline_ns) {
@@ -156,13 +163,18 @@ fm_status fm_link_receive_frame(int fd, const fm_frame *expected, void *payload,
                        (int)found.kind, found.bytes, found.number, (int)expected->kind,
                        expected->bytes, expected->number);
     }
-    return receive(fd, payload, found.bytes, deadline_ns, reterr);
+    status = receive(fd, payload, found.bytes, deadline_ns, reterr);
+    const bool is_checked = found.kind == FM_FRAME_GIVE || found.kind == FM_FRAME_ALL;
+    if (status || !is_checked || found.check == fm_frame_check(payload, found.bytes)) return status;
+    return fm_fail(reterr, FM_ERR_CORRUPT,
+                   "sent %u bytes in gather %u that were changed on their way", found.bytes,
+                   found.number);
 }
 
 void fm_link_send_reason(int fd, const fm_error *error) {
     uint8_t message[FM_FRAME_BYTES + FM_FRAME_TEXT_BYTES];
     size_t bytes = strnlen(error->message, FM_FRAME_TEXT_BYTES);
-    const fm_frame frame = {FM_FRAME_FAIL, error->status, (uint32_t)bytes};
+    const fm_frame frame = {FM_FRAME_FAIL, error->status, (uint32_t)bytes, 0};
     fm_frame_encode(&frame, message);
     memcpy(message + FM_FRAME_BYTES, error->message, bytes);
     (void)fm_link_send_some(fd, message, FM_FRAME_BYTES + bytes);

@@ -5,6 +5,7 @@
  *     kind     u32    fm_frame_kind
  *     number   u32    of the gather, from 0; 0 before the first one; the fm_status in FM_FRAME_FAIL
  *     bytes    u32    of the payload that follows
+ *     check    u32    fm_frame_check of the payload of a gather's frames; else 0, and not read
  *
  * All numbers are little-endian. The receiver knows which kind, number and length it expects, so a
  * length from outside never decides how much memory is written. */
@@ -16,8 +17,8 @@
 #include <stdbool.h>
 
 enum {
-    FM_FRAME_WORD = 0x32544d46, /* "FMT2" */
-    FM_FRAME_BYTES = 16,        /* of a frame's head */
+    FM_FRAME_WORD = 0x33544d46, /* "FMT3" */
+    FM_FRAME_BYTES = 20,        /* of a frame's head */
     FM_FRAME_TEXT_BYTES = 400,  /* of the reason in FM_FRAME_FAIL, at most */
 };
 
@@ -32,8 +33,12 @@ typedef enum fm_frame_kind {
 
 typedef struct fm_frame {
     fm_frame_kind kind;
-    uint32_t number, bytes;
+    uint32_t number, bytes, check;
 } fm_frame;
+
+/* The low half of XXH3-64. It finds bytes that the network has changed, not those that somebody has
+ * changed on purpose. */
+uint32_t fm_frame_check(const void *payload, size_t bytes);
 
 void fm_frame_encode(const fm_frame *frame, uint8_t out[FM_FRAME_BYTES]);
 /* Returns false for a wrong word or kind. */
@@ -69,8 +74,9 @@ FM_MUST_USE fm_status fm_link_wait(struct pollfd *polls, int32_t n, uint64_t dea
 FM_MUST_USE fm_status fm_link_send(int fd, const fm_frame *frame, const void *payload,
                                    uint64_t deadline_ns, fm_error *reterr);
 
-/* Receives the frame that `expected` describes into `payload`. Where FM_FRAME_FAIL arrives instead,
- * its status and reason are the error, and *ret_is_reason. FM_ERR_CORRUPT for any other frame. */
+/* Receives the frame that `expected` describes, whose check is not read, into `payload`. Where
+ * FM_FRAME_FAIL arrives instead, its status and reason are the error, and *ret_is_reason.
+ * FM_ERR_CORRUPT for any other frame, and for a payload of a gather that has another check. */
 FM_MUST_USE fm_status fm_link_receive_frame(int fd, const fm_frame *expected, void *payload,
                                             uint64_t deadline_ns, bool *ret_is_reason,
                                             fm_error *reterr);

@@ -144,17 +144,16 @@ typedef struct passage {
 static fm_status receive_from(const passage *g, int32_t number, fm_frame_kind kind, size_t bytes,
                               uint8_t *to, uint64_t deadline_ns, fm_error *error) {
     const fm_attendee *who = &g->t->peer[number].who;
-    const fm_frame frame = {kind, g->number, (uint32_t)bytes};
+    const fm_frame frame = {kind, g->number, (uint32_t)bytes, 0};
     bool is_reason;
     fm_status status = fm_link_receive_frame(who->fd, &frame, to, deadline_ns, &is_reason, error);
     return !status || is_reason ? status : fm_attendee_fail(who, status, error);
 }
 
-static fm_status send_to(const passage *g, int32_t number, fm_frame_kind kind, size_t bytes,
-                         const uint8_t *from, uint64_t deadline_ns, fm_error *error) {
+static fm_status send_to(const passage *g, int32_t number, const fm_frame *frame,
+                         const uint8_t *from, fm_error *error) {
     const fm_attendee *who = &g->t->peer[number].who;
-    const fm_frame frame = {kind, g->number, (uint32_t)bytes};
-    fm_status status = fm_link_send(who->fd, &frame, from, deadline_ns, error);
+    fm_status status = fm_link_send(who->fd, frame, from, g->waits_ns, error);
     return status ? fm_attendee_fail(who, status, error) : FM_OK;
 }
 
@@ -230,14 +229,20 @@ static void sort(const passage *g) {
                g->bytes);
 }
 
+/* The frame of a gather with these bytes. */
+static fm_frame frame_of(const passage *g, fm_frame_kind kind, const uint8_t *from, size_t bytes) {
+    return (fm_frame){kind, g->number, (uint32_t)bytes, fm_frame_check(from, bytes)};
+}
+
 static fm_status pass(passage *g, fm_error *error) {
     fm_meeting_tree *t = g->t;
     const size_t all_bytes = (size_t)t->tree.n_rank * g->bytes;
     fm_tree_action action = fm_tree_begin(&t->tree, t->rank, &g->state);
     fm_status status = collect(g, &action, error);
     if (!status && action == FM_TREE_SEND_UP) {
-        status = send_to(g, t->n_child, FM_FRAME_GIVE, (size_t)t->tree.size[t->rank] * g->bytes,
-                         t->below, g->waits_ns, error);
+        const size_t bytes = (size_t)t->tree.size[t->rank] * g->bytes;
+        const fm_frame give = frame_of(g, FM_FRAME_GIVE, t->below, bytes);
+        status = send_to(g, t->n_child, &give, t->below, error);
         /* Where the parent has ended the connection, its reason may still be there to read. */
         fm_status waited = hear_parent(g, all_bytes, error);
         status = waited ? waited : status;
@@ -245,8 +250,10 @@ static fm_status pass(passage *g, fm_error *error) {
     } else if (!status) {
         sort(g);
     }
-    for (int32_t i = 0; i < t->n_child && !status && action == FM_TREE_SEND_DOWN; i++)
-        status = send_to(g, i, FM_FRAME_ALL, all_bytes, g->all, g->waits_ns, error);
+    if (status || action != FM_TREE_SEND_DOWN) return status;
+    const fm_frame down = frame_of(g, FM_FRAME_ALL, g->all, all_bytes);
+    for (int32_t i = 0; i < t->n_child && !status; i++)
+        status = send_to(g, i, &down, g->all, error);
     return status;
 }
 

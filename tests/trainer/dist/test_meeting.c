@@ -384,9 +384,9 @@ static int meet_among_strangers(const char *address, int32_t rank, int32_t size)
     char other[FM_MEETING_ADDRESS_BYTES];
     if (rank != 1) return gather_much(address, rank, size);
     int failed = babble(address, http, sizeof http) + babble(address, http, 5);
-    fm_frame_encode(&(fm_frame){FM_FRAME_HELLO, 0, 0xffffffffu}, wrong);
+    fm_frame_encode(&(fm_frame){FM_FRAME_HELLO, 0, 0xffffffffu, 0}, wrong);
     failed += babble(address, wrong, sizeof wrong);
-    fm_frame_encode(&(fm_frame){FM_FRAME_GIVE, 0, SAID_BYTES}, wrong);
+    fm_frame_encode(&(fm_frame){FM_FRAME_GIVE, 0, SAID_BYTES, 0}, wrong);
     failed += babble(address, wrong, sizeof wrong);
     for (int i = 0; i < 100; i++)
         failed += babble(address, http, 1);
