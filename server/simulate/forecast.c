@@ -139,7 +139,11 @@ static double sum_ms(const fm_forecast_plan *plan, double gradients_mb, int32_t 
     const bool is_one_host = plan->gpus <= plan->host_gpus;
     const double rate = is_one_host ? host_gb_s : plan->network_gb_s;
     const double ms = 2 * gradients_mb * (groups - 1) / groups / rate;
-    return is_one_host ? ms : ms + 2 * (groups - 1) * message_us * 1e-3;
+    if (is_one_host) return ms;
+    /* Each rank of a sample sums a slice over the hosts, and gives it to the others of its host. */
+    const int32_t of_sample = plan->dap * plan->bp;
+    const double gathered_mb = gradients_mb * (of_sample - 1) / of_sample;
+    return ms / of_sample + gathered_mb / host_gb_s + 2 * (groups - 1) * message_us * 1e-3;
 }
 
 static fm_status check(const fm_forecast_plan *plan, fm_error *reterr) {

@@ -2,7 +2,9 @@
  * that were measured on up to four. Every number says how much it is worth.
  *
  *     step  = k * t * straggler + words + sum      k = samples of each group in a step
- *     sum   = 2 n (P - 1) / P / rate + messages    gradients of n bytes, summed over P groups
+ *     sum   = 2 n (P - 1) / P / rate + messages    gradients of n bytes, summed over P groups;
+ *                                                  over hosts n / D and (D - 1) / D n / 330 GB/s,
+ *                                                  for D ranks of a sample
  *     words = 3 ms + k * (2 gathers along the tree of the hosts)
  *
  * docs/reference/forecast.md has the sources of all numbers. */

@@ -54,7 +54,8 @@ static void many_hosts_follow_the_formula(void **state) {
     fm_forecast f;
     assert_int_equal(fm_forecast_compute(&plan, &f, NULL), FM_OK);
     expect_near(f.compute_ms, 156.2 * 1.03, 1e-12);
-    expect_near(f.sum_ms, 2 * 373 * 127.0 / 128 / 45 + 2 * 127 * 1.5e-3, 1e-12);
+    expect_near(f.sum_ms, 2 * 373.0 / 2 * 127 / 128 / 45 + 373.0 / 2 / 330 + 2 * 127 * 1.5e-3,
+                1e-12);
     /* Rank 0 passes words to 16 leaders, one of these to 15, and each to 7 of its host. */
     expect_near(f.words_ms, 3 + 2 * (7 + 16 + 1) * 256 * 568 / 6e6, 0.5);
     expect_near(f.step_ms.value, f.compute_ms + f.sum_ms + f.words_ms, 1e-12);

@@ -16,7 +16,7 @@ uint64_t fm_messages_digest(const fm_message *messages, int32_t count);
 /* Fills the receive buffer of a message with NaN, which passes for no result. */
 void fm_comm_spoil(const fm_comm *comm, const fm_message *message);
 
-enum { FM_COMBINE_RANKS = 64 }; /* of a group, at most */
+enum { FM_COMBINE_RANKS = 4096 }; /* of a group, at most: all ranks of a run */
 
 /* Reads source[r], the `send` of rank r as this rank can address it, and writes message->receive.
  * The element type is f32 or f64. source[r] is not read where rank r sends nothing. */

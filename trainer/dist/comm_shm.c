@@ -380,13 +380,7 @@ fm_status fm_shm_groups_open(const fm_layout *layout, const fm_kernels *kernels,
     fm_status status = fm_layout_check(layout, reterr);
     if (status) return status;
     assert(fm_layout_ranks(layout) == fm_meeting_size(meeting));
-    const int32_t of_sample = layout->dap * layout->bp;
-    if (layout->dp > FM_COMBINE_RANKS || of_sample > FM_COMBINE_RANKS) {
-        return fm_fail(reterr, FM_ERR_UNSUPPORTED,
-                       "groups of %d and %d ranks, but ranks that compute on CPUs work in groups "
-                       "of at most %d",
-                       (int)of_sample, (int)layout->dp, FM_COMBINE_RANKS);
-    }
+    static_assert((int)FM_COMBINE_RANKS >= (int)FM_LAYOUT_RANKS, "a group may have all ranks");
     fm_shm_groups *g = calloc(1, sizeof *g);
     if (!g) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for groups of ranks");
     g->groups.layout = *layout;

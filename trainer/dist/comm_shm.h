@@ -33,8 +33,7 @@ typedef struct fm_shm_groups fm_shm_groups;
 
 /* Collective over the meeting: makes the communicators of this rank. options NULL: the usual.
  * Groups that are not inside this host go over TCP (comm_hosts.h). FM_ERR_USAGE as fm_layout_check;
- * FM_ERR_UNSUPPORTED when a group has more than FM_COMBINE_RANKS; FM_ERR_IO, FM_ERR_NOMEM, and the
- * errors of fm_meeting_gather and fm_hosts_open. */
+ * FM_ERR_IO, FM_ERR_NOMEM, and the errors of fm_meeting_gather and fm_hosts_open. */
 FM_MUST_USE fm_status fm_shm_groups_open(const fm_layout *layout, const fm_kernels *kernels,
                                          fm_meeting *meeting, fm_board *board,
                                          const fm_shm_options *options, double seconds,

@@ -53,6 +53,7 @@ struct fm_groups {
     fm_layout layout;
     fm_rank_place place;
     fm_comm *dap, *bp, *sample, *dp;
+    bool is_sliced; /* sums over `dp` are divided among the ranks of a sample (fm_groups_sum) */
     struct fm_board_rank *entry; /* where the rank says what it does (board.h); NULL: nowhere */
     /* What ranks that are processes have beside communicators; NULL for threads of one process. */
     struct fm_gpu_link *link;

@@ -127,8 +127,8 @@ double fm_trainer_update_with(fm_trainer *t, uint32_t n_sample) {
     fm_optimizer *optimizer = &r->optimizer;
     if (groups && groups->dp) {
         if (optimizer->pending == 0) fm_optimizer_clear_sum(optimizer, r->stream);
-        fm_comm_sum(groups->dp, r->params.n_element, optimizer->sum, r->scratch,
-                    r->options.scratch_elements, r->stream);
+        fm_groups_sum(groups, r->params.n_element, optimizer->sum, r->scratch,
+                      r->options.scratch_elements, r->stream);
         fm_optimizer_count_others(optimizer, n_sample);
     }
     fm_optimizer_step(optimizer, r->stream);

@@ -177,6 +177,87 @@ static void ranks_of_several_hosts_exchange_the_same(void **state) {
     }
 }
 
+/* -- sums over the groups of data parallelism */
+
+/* A communicator that counts what this rank sends to others. */
+typedef struct counter {
+    fm_comm comm, *inner;
+    int64_t elements;
+} counter;
+
+static fm_ticket count_and_begin(fm_comm *comm, const fm_message *messages, int32_t count,
+                                 fm_stream *stream) {
+    counter *c = comm->context;
+    for (int32_t i = 0; i < count; i++)
+        c->elements += messages[i].rows * messages[i].run * (comm->size - 1);
+    return c->inner->begin(c->inner, messages, count, stream);
+}
+
+static void finish_counted(fm_comm *comm, fm_ticket ticket, fm_stream *stream) {
+    const counter *c = comm->context;
+    c->inner->finish(c->inner, ticket, stream);
+}
+
+/* Sums values that the ranks of a sample have alike; whether the sums are right. */
+static bool sum_is_right(fm_groups *groups, int64_t count, int64_t *ret_sent) {
+    enum { SCRATCH = 3 * FM_COMM_SUM_ALIGN };
+    static float x[5000], scratch[SCRATCH];
+    counter c = {.comm = *groups->dp, .inner = groups->dp};
+    c.comm.context = &c;
+    c.comm.begin = count_and_begin;
+    c.comm.finish = finish_counted;
+    groups->dp = &c.comm;
+    for (int64_t i = 0; i < count; i++)
+        x[i] = value(groups->place.dp, 0, 0, (int)i);
+    fm_groups_sum(groups, count, x, scratch, SCRATCH, NULL);
+    groups->dp = c.inner;
+    *ret_sent = c.elements;
+    bool ok = true;
+    for (int64_t i = 0; i < count; i++) {
+        float total = value(0, 0, 0, (int)i);
+        for (int32_t g = 1; g < groups->layout.dp; g++)
+            total += value(g, 0, 0, (int)i);
+        ok &= x[i] == total;
+    }
+    return ok;
+}
+
+/* Slices have the bits of the whole, and a rank of D sends a D-th of it and what is left over. */
+static int sum_slices(const process_task *task) {
+    process p;
+    if (!open_process(&p, task)) return 1;
+    fm_groups groups = *fm_shm_groups_get(p.groups);
+    const int32_t n = fm_groups_sample_ranks(&groups);
+    bool ok = true;
+    static const int64_t counts[] = {5, 64, 700, 4999};
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+        int64_t whole, sliced;
+        groups.is_sliced = false;
+        ok &= sum_is_right(&groups, counts[i], &whole);
+        groups.is_sliced = true;
+        ok &= sum_is_right(&groups, counts[i], &sliced);
+        const int64_t left = n * FM_COMM_SUM_ALIGN * groups.layout.dp;
+        ok &= sliced <= whole / n + left && sliced <= whole;
+    }
+    close_process(&p);
+    return ok ? 0 : 2;
+}
+
+static void slices_have_the_bits_of_the_whole(void **state) {
+    (void)state;
+    static const struct {
+        fm_layout layout;
+        const char *hosts;
+    } cases[] = {{{2, 1, 2}, "aabb"},     {{2, 2, 2}, "aaaabbbb"}, {{2, 1, 3}, "aabbcc"},
+                 {{3, 1, 2}, "aaabbb"},   {{2, 1, 2}, NULL},       {{1, 1, 3}, "abc"},
+                 {{2, 1, 4}, "aaaabbbb"}, {{2, 1, 2}, "abab"},     {{1, 1, 70}, NULL}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const process_task task = {
+            .layout = cases[i].layout, .hosts = cases[i].hosts, .element = FM_ELEMENT_F32};
+        assert_int_equal(run_processes(sum_slices, task), 0);
+    }
+}
+
 /* More exchanges under way than there are slots would wait for each other; as many are fine, and
  * the outbox takes them all. */
 static int fill_the_slots(const process_task *task) {
@@ -334,6 +415,7 @@ int main(void) {
         cmocka_unit_test(exchanges_match_their_names),
         cmocka_unit_test(processes_exchange_as_threads_do),
         cmocka_unit_test(ranks_of_several_hosts_exchange_the_same),
+        cmocka_unit_test(slices_have_the_bits_of_the_whole),
         cmocka_unit_test(all_slots_can_be_under_way),
         cmocka_unit_test(an_ended_run_gives_no_numbers),
         cmocka_unit_test(other_hosts_are_lost),

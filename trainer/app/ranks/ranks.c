@@ -132,6 +132,7 @@ fm_status fm_ranks_join(fm_ranks *ranks, const char *device, const fm_kernels *k
     }
     if (status) return status;
     ranks->groups.entry = fm_board_own(ranks->board);
+    ranks->groups.is_sliced = fm_board_topology(ranks->board)->n_host > 1;
     *ret_groups = &ranks->groups;
     return FM_OK;
 }

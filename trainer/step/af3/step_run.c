@@ -348,8 +348,8 @@ fm_status fm_af3_trainer_update_with(fm_af3_trainer *t, uint32_t n_sample, fm_er
     fm_optimizer *optimizer = &r->optimizer;
     if (groups && groups->dp) {
         if (optimizer->pending == 0) fm_optimizer_clear_sum(optimizer, r->stream);
-        fm_comm_sum(groups->dp, fm_params_trained(&r->params), optimizer->sum, r->scratch,
-                    FM_AF3_SUM_ELEMENTS, r->stream);
+        fm_groups_sum(groups, fm_params_trained(&r->params), optimizer->sum, r->scratch,
+                      FM_AF3_SUM_ELEMENTS, r->stream);
         t->options.kernels->synchronize(r->stream);
         fm_status status = fm_groups_check(groups, reterr);
         if (status) return status;
