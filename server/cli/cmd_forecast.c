@@ -30,6 +30,7 @@ static const char description[] =
 typedef struct forecast_settings {
     const char *preset, *network, *schedule;
     uint64_t gpus, host_gpus, batch;
+    uint64_t dap, bp; /* of the one layout to show; 0: all */
     bool json, checks;
 } forecast_settings;
 
@@ -43,6 +44,9 @@ static int parse(forecast_settings *set, int argc, char **argv) {
          .max = 16},
         {"batch", FM_OPTION_U64, &set->batch, "N", .help = "samples of a step (128)", .min = 1,
          .max = MOST_BATCH},
+        {"dap", FM_OPTION_U64, &set->dap, "D", .help = "show the layout of D ranks of DAP only",
+         .min = 1, .max = 16},
+        {"bp", FM_OPTION_U64, &set->bp, "B", .help = "and of B branches (1)", .min = 1, .max = 2},
         {"network", FM_OPTION_STRING, &set->network, "NAME",
          .help = "between hosts: infiniband, ethernet, or GB/s of each GPU (infiniband)"},
         {"schedule", FM_OPTION_STRING, &set->schedule, "NAME",
@@ -112,13 +116,29 @@ static void write_layout(fm_json_writer *json, const fm_forecast_plan *plan, con
     fm_json_close(json);
 }
 
-/* Every layout of the table, on as many of the GPUs as it can use. */
+/* Whether a layout is to be shown; one that was asked for must use all GPUs. */
+static bool shows(const forecast_settings *set, fm_forecast_plan *plan) {
+    plan->gpus = (int32_t)set->gpus;
+    if (!set->dap && !set->bp) return fm_forecast_fit(plan);
+    return (uint64_t)plan->dap == (set->dap ? set->dap : 1) &&
+           (uint64_t)plan->bp == (set->bp ? set->bp : 1);
+}
+
+/* Every layout of the table, on as many of the GPUs as it can use, or the one that was asked for.
+ */
 static fm_status show_layouts(const forecast_settings *set, const fm_forecast_network *network,
                               fm_error *reterr) {
     fm_forecast_plan plan = plan_of(set, network);
     fm_forecast f;
     fm_json_writer json;
-    fm_status status = fm_forecast_choose(&plan, &f, reterr);
+    fm_status status;
+    if (set->dap || set->bp) {
+        plan.dap = set->dap ? (int32_t)set->dap : 1;
+        plan.bp = set->bp ? (int32_t)set->bp : 1;
+        status = fm_forecast_compute(&plan, &f, reterr);
+    } else {
+        status = fm_forecast_choose(&plan, &f, reterr);
+    }
     if (status) return status;
     if (set->json) {
         fm_json_begin(&json, stdout);
@@ -130,8 +150,7 @@ static fm_status show_layouts(const forecast_settings *set, const fm_forecast_ne
                "sum ms", "words ms", "samples/s", "efficiency", "GiB", "bound by");
     }
     for (int i = 0; fm_forecast_layout(set->preset, i, &plan.dap, &plan.bp); i++) {
-        plan.gpus = (int32_t)set->gpus;
-        if (!fm_forecast_fit(&plan) || fm_forecast_compute(&plan, &f, NULL)) continue;
+        if (!shows(set, &plan) || fm_forecast_compute(&plan, &f, NULL)) continue;
         if (set->json) {
             write_layout(&json, &plan, &f);
         } else {

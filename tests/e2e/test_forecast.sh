@@ -10,6 +10,26 @@ layouts_are_compared() {
 assert all(x["mark"] == "e" for x in l) and {x["gpus"] for x in l} == {128, 256}'
 }
 
+# What `foldmill train` would be on many hosts: memory by its own plan, steps by the forecast.
+a_run_is_forecast_before_it_starts() {
+    foldmill forecast --gpus 256 --batch 128 --dap 2 >one
+    test $(wc -l <one) = 3
+    exits 2 foldmill forecast --gpus 256 --batch 128 --dap 3 >out 2>err
+    says 'has no step with dap 3 and bp 1 in the table' err
+    printf '[model]\nn_block = 2\n[data]\ncrop_size = 48\nmax_msa_clusters = 16\nglobal_batch = 2\n' >few.ini
+    foldmill train --preset tiny --config few.ini --ranks 4 --dap 2 --dry-run --out none >out 2>err
+    says '^ranks     4: dap 2, bp 1, dp 2$' out
+    says '^memory    0[.][0-9]* GiB of each rank, of which [0-9.]* MiB are gradients$' out
+    says 'tiny has no step with dap 2 and bp 1 in the table' err
+    says '^          there is none$' out
+    test ! -e none
+    foldmill train --preset tiny --config few.ini --ranks 2 --dap 2 --dry-run >two
+    memory_of() { awk '/^memory/ {print $2}' "$1" | head -1; }
+    test "$(memory_of out)" = "$(memory_of two)"
+    exits 2 foldmill train --preset tiny --ranks 3 --dap 2 --dry-run >out 2>err
+    says '3 ranks cannot be divided' err
+}
+
 published_runs_are_computed() {
     foldmill forecast --gpus 1024 --schedule scalefold >out
     says '^ScaleFold, initial training: 0.42 days p$' out
@@ -34,5 +54,6 @@ mistakes_are_named() {
 }
 
 run_tests layouts_are_compared \
+    a_run_is_forecast_before_it_starts \
     published_runs_are_computed \
     mistakes_are_named

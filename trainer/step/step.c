@@ -217,6 +217,23 @@ fm_status fm_trainer_create(const fm_trainer_options *options, fm_trainer **ret_
     return FM_OK;
 }
 
+fm_status fm_trainer_make_plan(const fm_trainer_options *options, fm_trainer_plan *ret_plan,
+                               fm_error *reterr) {
+    fm_trainer *trainer = calloc(1, sizeof *trainer);
+    if (!trainer) return fm_fail(reterr, FM_ERR_NOMEM, "the trainer's own memory was refused");
+    trainer->options = *options;
+    trainer->options.model = fm_cycles_pad(&options->model, options->groups, options->kernels);
+    fm_status status = prepare(trainer, reterr);
+    if (!status) {
+        const fm_params *params = &trainer->recording.params;
+        const size_t element = fm_element_bytes(params->kernels->acc);
+        *ret_plan = (fm_trainer_plan){fm_recording_bytes(&trainer->recording),
+                                      params->n_element * (int64_t)element};
+    }
+    fm_trainer_destroy(trainer);
+    return status;
+}
+
 void fm_trainer_destroy(fm_trainer *trainer) {
     if (!trainer) return;
     fm_recording_fini(&trainer->recording);

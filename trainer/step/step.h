@@ -77,6 +77,18 @@ FM_MUST_USE fm_status fm_trainer_create(const fm_trainer_options *options, fm_tr
                                         fm_error *reterr);
 void fm_trainer_destroy(fm_trainer *trainer);
 
+/* What a trainer would take. */
+typedef struct fm_trainer_plan {
+    int64_t bytes;          /* of device memory, as fm_trainer_memory_bytes */
+    int64_t gradient_bytes; /* of these, which are summed over the ranks */
+} fm_trainer_plan;
+
+/* Records and plans a step, and takes no memory but that of parameters meanwhile. Nothing is
+ * exchanged, so the communicators of options->groups may lack everything but rank, size and
+ * kernels. The errors of fm_trainer_create. */
+FM_MUST_USE fm_status fm_trainer_make_plan(const fm_trainer_options *options,
+                                           fm_trainer_plan *ret_plan, fm_error *reterr);
+
 /* Bytes of device memory that the trainer has taken. */
 int64_t fm_trainer_memory_bytes(const fm_trainer *trainer);
 

@@ -26,6 +26,7 @@
 #include "trainer/app/ranks/launch.h"
 #include "trainer/app/train/begin_from.h"
 #include "trainer/app/train/check_samples.h"
+#include "trainer/app/train/dry_run.h"
 #include "trainer/app/train/supervise.h"
 #include "trainer/app/train/train_complexes.h"
 #include "trainer/app/train/train_order.h"
@@ -423,6 +424,7 @@ static fm_status train_in_place(fm_train_run *run, int *ret_code, fm_error *rete
     if (!status) status = fm_world_find(set->meet, &is_rank, &world, reterr);
     if (!status) status = find_layout(run, is_rank ? world.size : 1, &n_rank, reterr);
     if (status) return status;
+    if (set->dry_run) return fm_dry_run(run, reterr);
     if (is_rank) say_launcher(set, &world);
     world.crosses_hosts = set->crosses_hosts;
     world.patience_s = (double)set->patience_s;
@@ -502,7 +504,7 @@ int fm_train_main(int argc, char **argv) {
     if (set.help_config) return help_config();
     if (set.check_samples) return check_samples(&set);
     int code = FM_EXIT_OK;
-    if (set.supervises && !fm_last_words_are_heard()) {
+    if (set.supervises && !set.dry_run && !fm_last_words_are_heard()) {
         status = fm_supervise(&set, &code, &error);
         return status ? fm_program_report(fm_train_program, &error) : code;
     }

@@ -72,6 +72,7 @@ static const char description[] =
     "  foldmill train --data tls://host:7420 --tls-ca ca.crt \\\n"
     "      --config mine.ini --resume\n"
     "  foldmill train --data unix:/run/foldmill.sock --ranks 4 --dap 2\n"
+    "  foldmill train --preset af2-initial --device cuda --gpus 256 --dap 2 --dry-run\n"
     "  foldmill train --samples samples --preset af3-tiny --steps 200\n\n"
     "Exit codes: 0 done, 1 failed, 2 bad usage, 3 all steps made without reaching\n"
     "--stop-at, 129, 130 or 143 stopped by SIGHUP, SIGINT or SIGTERM";
@@ -210,6 +211,8 @@ static fm_status read_options(fm_train_options *set, int argc, char **argv, fm_e
          .help = "print all settings as --config takes them, and end"},
         {"help-config", FM_OPTION_FLAG, &set->help_config, NULL,
          .help = "print a Markdown table of all settings"},
+        {"dry-run", FM_OPTION_FLAG, &set->dry_run, NULL,
+         .help = "print layout, memory and a forecast of the steps, and end"},
         {"device", FM_OPTION_STRING, &set->device, "NAME", .help = "cpu or cuda (cpu)"},
         {"dtype", FM_OPTION_STRING, &set->dtype, "TYPE",
          .help = "of activations: fp32, or bf16 on cuda (fp32)"},
@@ -272,7 +275,7 @@ fm_status fm_train_options_index(const char *text, uint64_t *ret_index, fm_error
 
 static fm_status check(fm_train_options *set, fm_error *reterr) {
     const bool has_source = set->data || set->cache || set->samples;
-    if (!has_source && !set->show_config && !set->help_config) {
+    if (!has_source && !set->show_config && !set->help_config && !set->dry_run) {
         return fm_fail(
             reterr, FM_ERR_USAGE,
             "--data URL or --cache DIR is required, or --samples DIR for a model of af3");

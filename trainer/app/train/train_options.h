@@ -21,6 +21,7 @@ typedef struct fm_train_options {
     const char *batch_schedule; /* NULL: the configuration's batch */
     bool crosses_hosts;         /* ranks of a sample may be on several */
     uint64_t patience_s;        /* for a rank that gives no sign */
+    bool dry_run;               /* says what the run would be, and ends */
     bool supervises;            /* starts the run again when it fails, */
     uint64_t restarts;          /* so often at most */
     bool quiet, resume, show_config, help_config, stop_on_divergence, check_samples;
