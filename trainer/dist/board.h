@@ -39,8 +39,8 @@ typedef struct fm_board_rank {
     _Atomic uint32_t exchange;  /* number of its last exchange */
     _Atomic uint32_t group;     /* its group, 0 .. FM_BOARD_GROUPS - 1 */
     _Atomic uint32_t is_inside; /* it waits in that exchange */
-    _Atomic uint32_t works;     /* its main thread computes on a CPU, or waits and says so here: */
-    _Atomic uint32_t turns;     /* raised again and again while it waits for other ranks */
+    _Atomic uint32_t works;     /* its main thread computes on a CPU, or exchanges and says so: */
+    _Atomic uint32_t turns;     /* raised again and again while it waits in an exchange */
     fm_board_slot slot[FM_BOARD_GROUPS][FM_BOARD_SLOTS];
 } fm_board_rank;
 

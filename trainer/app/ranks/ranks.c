@@ -104,12 +104,6 @@ static void end_run(void *context, const char *why) {
     fm_watch_end(ranks->board, text);
 }
 
-/* The main thread waits in a gather, which no reason ends: the watch cancels the meeting. */
-static const char *note_turn(void *context) {
-    atomic_fetch_add(&fm_board_own(((const fm_ranks *)context)->board)->turns, 1);
-    return NULL;
-}
-
 fm_status fm_ranks_join(fm_ranks *ranks, const char *device, const fm_kernels *kernels,
                         const fm_groups **ret_groups, fm_error *reterr) {
     fm_status status = FM_OK;
@@ -123,7 +117,6 @@ fm_status fm_ranks_join(fm_ranks *ranks, const char *device, const fm_kernels *k
         status = fm_shm_groups_open(&ranks->layout, kernels, ranks->meeting, ranks->board, &options,
                                     gather_s, &ranks->shm, reterr);
         if (!status) ranks->groups = *fm_shm_groups_get(ranks->shm);
-        if (!status) fm_meeting_heed(ranks->meeting, note_turn, ranks);
     } else {
         const fm_run_end run = {.reason = find_reason, .end = end_run, .context = ranks};
         status = fm_device_groups_create(&ranks->layout, kernels, ranks->meeting, "peer",
@@ -151,7 +144,10 @@ bool fm_ranks_note_work(fm_ranks *ranks, bool works) {
 
 fm_status fm_ranks_gather(fm_ranks *ranks, const void *own, size_t bytes, void *all,
                           fm_error *reterr) {
-    return fm_meeting_gather(ranks->meeting, own, bytes, all, gather_s, reterr);
+    const bool works = fm_ranks_note_work(ranks, false); /* it waits for the slowest rank */
+    fm_status status = fm_meeting_gather(ranks->meeting, own, bytes, all, gather_s, reterr);
+    (void)fm_ranks_note_work(ranks, works);
+    return status;
 }
 
 /* -- papers */

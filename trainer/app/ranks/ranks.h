@@ -33,10 +33,10 @@ FM_MUST_USE fm_status fm_ranks_join(fm_ranks *ranks, const char *device, const f
 int32_t fm_ranks_rank(const fm_ranks *ranks);
 int32_t fm_ranks_size(const fm_ranks *ranks);
 
-/* Says that this rank works from now on, or no longer. Meanwhile it waits for nothing but other
- * ranks, so it is taken for one that hangs if it uses no time of a processor and does not wait.
- * Ranks with GPUs say nothing, because they wait for these. Returns what was said before. Not
- * collective. */
+/* Says that this rank works from now on, or no longer. Meanwhile it waits for nothing but exchanges
+ * and gathers. So it is taken for one that hangs if it uses no time of a processor and waits for
+ * neither. Ranks with GPUs say nothing, because they wait for these. Returns what was said before.
+ * Not collective. */
 bool fm_ranks_note_work(fm_ranks *ranks, bool works);
 
 /* fm_meeting_gather with a limit that no rank that works reaches. */
