@@ -59,6 +59,10 @@ static fm_status read_entry(sequence_parse *parse) {
     fm_json_reader *json = parse->json;
     fm_listed_sequence *entry = &parse->entry[parse->n];
     size_t mark = fm_arena_mark(parse->arena);
+    if (!json->text_bytes || json->text_bytes > FM_LIMIT_N_RES) {
+        return fm_json_fail(json, FM_ERR_FORMAT, "expected a sequence of 1 to 65535 letters",
+                            parse->reterr);
+    }
     const fm_bytes letters = {(const uint8_t *)json->text, json->text_bytes};
     fm_status status = fm_entity_sequence_hash(letters, parse->polymer, parse->arena,
                                                &entry->sequence, parse->reterr);

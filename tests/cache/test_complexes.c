@@ -490,6 +490,11 @@ static void alignments_are_found_by_sequence(void **state) {
     assert_int_equal(base->error.line, 1);
     assert_int_equal(base->error.column, 12);
     assert_non_null(strstr(base->error.source, "seq_to_pdb_index.json"));
+    write_text(folder, "common/seq_to_pdb_index.json", "{\"\": 7}");
+    assert_int_equal(fm_source_scan(&(fm_source_options){.dataset = folder}, 1, &base->arena,
+                                    &source, &base->error),
+                     FM_ERR_FORMAT);
+    assert_int_equal(base->error.column, 2);
     tear_down(&test);
 }
 
