@@ -1,6 +1,7 @@
 /* torch_file.c: see torch_file.h. */
 #include "proto/torch_file.h"
 
+#include "proto/base/compress.h"
 #include "proto/base/file.h"
 #include "proto/zip_directory.h"
 
@@ -17,6 +18,7 @@ enum {
     MOST_DIRECTORY = 64 << 20, /* bytes */
     MEMBER_NAME_BYTES = 768,   /* of ROOT/data/KEY that are looked for */
     ORDER_BYTES = 16,          /* of the member that says the byte order */
+    PIECE_BYTES = 1 << 20,     /* of a member that is checked */
 };
 #define ARENA_BYTES ((size_t)1 << 30)
 
@@ -26,7 +28,9 @@ typedef struct member {
     const char *name; /* in the arena */
     uint64_t at;      /* offset of its local header */
     uint64_t bytes;
+    uint32_t crc;
     bool is_plain; /* stored as it is */
+    bool is_whole; /* its bytes have the CRC */
 } member;
 
 struct fm_torch_file {
@@ -68,7 +72,7 @@ static int by_name(const void *a, const void *b) {
     return strcmp(((const member *)a)->name, ((const member *)b)->name);
 }
 
-static const member *find_member(const fm_torch_file *file, const char *format, const char *key) {
+static member *find_member(const fm_torch_file *file, const char *format, const char *key) {
     char name[MEMBER_NAME_BYTES];
     int n = snprintf(name, sizeof name, format, file->root, key);
     if (n < 0 || (size_t)n >= sizeof name) return NULL;
@@ -85,6 +89,7 @@ static fm_status take_member(fm_torch_file *file, const fm_zip_member *from, fm_
     *to = (member){.name = name,
                    .at = from->offset,
                    .bytes = from->bytes,
+                   .crc = from->crc,
                    .is_plain = from->method == 0 && (from->flags & 1) == 0 &&
                                from->packed_bytes == from->bytes};
     const size_t ending = sizeof pickle_name - 1;
@@ -166,6 +171,30 @@ static fm_status find_content(const fm_torch_file *file, const member *m, uint64
     return FM_OK;
 }
 
+/* Checks the CRC of a member whose bytes begin at `at`, once. */
+static fm_status check_content(const fm_torch_file *file, member *m, uint64_t at,
+                               fm_error *reterr) {
+    if (m->is_whole) return FM_OK;
+    uint8_t *piece = malloc(PIECE_BYTES);
+    if (!piece) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a part of the file");
+    fm_status status = FM_OK;
+    uint32_t crc = 0;
+    for (uint64_t done = 0; !status && done < m->bytes;) {
+        const uint64_t left = m->bytes - done;
+        const size_t n = left < PIECE_BYTES ? (size_t)left : PIECE_BYTES;
+        status = read_at(file, at + done, piece, n, reterr);
+        if (!status) crc = fm_crc32(crc, piece, n);
+        done += n;
+    }
+    free(piece);
+    m->is_whole = !status && crc == m->crc;
+    if (status || m->is_whole) return status;
+    return fm_fail_at(reterr, FM_ERR_CORRUPT, 0, 0, m->at,
+                      "the member %.200s has CRC-32 %08x, its directory entry says %08x; the file "
+                      "is damaged, or was saved by PyTorch with set_crc32_options(False)",
+                      m->name, crc, m->crc);
+}
+
 /* -- the tables */
 
 static fm_status check_order(fm_torch_file *file, fm_error *reterr) {
@@ -214,7 +243,7 @@ static fm_status read_tables(fm_torch_file *file, fm_error *reterr) {
         return fm_fail(reterr, FM_ERR_FORMAT, "found no member NAME/data.pkl, expected one");
     }
     status = check_order(file, reterr);
-    const member *pickle = find_member(file, "%s/%s", "data.pkl");
+    member *pickle = find_member(file, "%s/%s", "data.pkl");
     if (!status && !pickle) {
         status = fm_fail(reterr, FM_ERR_FORMAT, "the name of data.pkl has more than %d bytes",
                          MEMBER_NAME_BYTES);
@@ -227,6 +256,7 @@ static fm_status read_tables(fm_torch_file *file, fm_error *reterr) {
     uint64_t at = 0;
     fm_bytes bytes;
     if (!status) status = find_content(file, pickle, &at, reterr);
+    if (!status) status = check_content(file, pickle, at, reterr);
     if (!status) status = borrow_at(file, at, (size_t)pickle->bytes, &bytes, reterr);
     if (status) return status;
     status = fm_pickle_read(bytes, &file->arena, &file->tensor, &file->n_tensor, reterr);
@@ -269,10 +299,11 @@ fm_status fm_torch_file_read(const fm_torch_file *file, const fm_pickled_tensor 
                              fm_error *reterr) {
     assert(tensor->is_contiguous);
     if (tensor->count == 0) return FM_OK;
-    const member *m = find_member(file, "%s/data/%s", tensor->storage);
+    member *m = find_member(file, "%s/data/%s", tensor->storage);
     uint64_t at = 0;
     assert(m); /* checked when the file was opened */
     fm_status status = find_content(file, m, &at, reterr);
+    if (!status) status = check_content(file, m, at, reterr);
     if (status) return status;
     return read_at(file, at + tensor->offset * tensor->item_bytes, out,
                    (size_t)(tensor->count * tensor->item_bytes), reterr);

@@ -335,8 +335,10 @@ static fm_status take_over(const fm_weights_file *file, fm_params *params, const
                            bool is_whole, fm_error *reterr) {
     float *host = calloc((size_t)params->n_element, sizeof *host);
     float *values = malloc(largest_count(file) * sizeof *values + 1);
-    fm_status status = FM_OK;
-    if (!host || !values) status = fm_fail(reterr, FM_ERR_NOMEM, "no memory for parameters");
+    fm_status status = fm_weights_file_check(file, reterr);
+    if (!status && (!host || !values)) {
+        status = fm_fail(reterr, FM_ERR_NOMEM, "no memory for parameters");
+    }
     if (!status && !is_whole) status = download(params, params->master, host, reterr);
     if (!status) status = read_values(file, params, g, values, host, reterr);
     if (!status) status = upload(params, host, reterr);

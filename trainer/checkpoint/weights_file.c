@@ -2,6 +2,7 @@
 #include "trainer/checkpoint/weights_file.h"
 
 #include "proto/base/file.h"
+#include "proto/base/hash.h"
 #include "proto/npz.h"
 #include "proto/safetensors.h"
 #include "proto/torch_file.h"
@@ -9,12 +10,16 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 /* A checkpoint is known by its key, so an export has another one. */
 static const char settings_key[] = "foldmill_settings", checkpoint_key[] = "config";
+static const char hash_key[] = "foldmill_xxh3"; /* the content's hash, 16 hex digits */
+enum { HASH_TEXT_BYTES = 17 };
 
 struct fm_weights_file {
     /* Both are NULL if the file is an .npz. */
@@ -279,6 +284,57 @@ const char *fm_weights_file_settings(const fm_weights_file *file) {
     return own ? own : fm_safetensors_note_of(file->safetensors, checkpoint_key);
 }
 
+/* -- the hash of safetensors */
+
+/* The hash of an array with its name and shape. */
+static uint64_t hash_of_array(const char *name, const uint64_t *shape, int rank, const void *data,
+                              uint64_t bytes) {
+    fm_xxh3_state *hash = fm_xxh3_create();
+    fm_xxh3_update(hash, name, strlen(name) + 1);
+    fm_xxh3_update(hash, shape, (size_t)rank * sizeof *shape);
+    fm_xxh3_update(hash, data, bytes);
+    const uint64_t result = fm_xxh3_digest(hash);
+    fm_xxh3_destroy(hash);
+    return result;
+}
+
+/* The hash of the settings, to which those of the arrays are added, in any order. */
+static uint64_t hash_of_settings(const char *settings) {
+    return settings ? fm_xxh3(settings, strlen(settings)) : 0;
+}
+
+static void format_hash(uint64_t hash, char out[HASH_TEXT_BYTES]) {
+    snprintf(out, HASH_TEXT_BYTES, "%016" PRIx64, hash);
+}
+
+fm_status fm_weights_file_check(const fm_weights_file *file, fm_error *reterr) {
+    const char *wanted =
+        file->safetensors ? fm_safetensors_note_of(file->safetensors, hash_key) : NULL;
+    if (!wanted) return FM_OK;
+    uint64_t sum = hash_of_settings(fm_safetensors_note_of(file->safetensors, settings_key));
+    fm_status status = FM_OK;
+    for (size_t i = 0; i < file->n_array && !status; i++) {
+        const fm_weights_array *array = &file->array[i];
+        const fm_safetensor *from = array->from;
+        void *data = malloc(from->bytes + 1);
+        status = data ? fm_safetensors_read(file->safetensors, from, data, reterr)
+                      : fm_fail(reterr, FM_ERR_NOMEM, "no memory for array %s", array->name);
+        if (!status) {
+            sum += hash_of_array(array->name, array->shape, array->rank, data, from->bytes);
+        }
+        free(data);
+    }
+    char found[HASH_TEXT_BYTES];
+    format_hash(sum, found);
+    if (status || strcmp(found, wanted) == 0) return status;
+    return fm_fail(reterr, FM_ERR_CORRUPT,
+                   "the content has the hash %s, expected %.32s: the file is damaged, or a program "
+                   "has changed it and kept its note %s",
+                   found, wanted, hash_key);
+}
+
+/* -- values */
+
 /* Reads the bytes of an array of a file that is not held in memory. */
 static fm_status read_raw(const fm_weights_file *file, const fm_weights_array *array, void *out,
                           fm_error *reterr) {
@@ -323,6 +379,7 @@ static fm_status write_safetensors(const char *path, const fm_weights_out *array
                                    const char *settings, fm_error *reterr) {
     fm_safetensor *tensor = calloc(n_array + 1, sizeof *tensor);
     if (!tensor) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for a table of arrays");
+    uint64_t sum = hash_of_settings(settings);
     for (size_t i = 0; i < n_array; i++) {
         uint64_t count = 1;
         for (int axis = 0; axis < array[i].rank; axis++) {
@@ -334,10 +391,15 @@ static fm_status write_safetensors(const char *path, const fm_weights_out *array
         tensor[i].rank = array[i].rank;
         tensor[i].data = array[i].data;
         tensor[i].bytes = count * sizeof(float);
+        sum += hash_of_array(array[i].name, array[i].shape, array[i].rank, array[i].data,
+                             tensor[i].bytes);
     }
-    /* Libraries such as transformers ask for this note before they load a file. */
-    const fm_safetensors_note note[] = {{"format", "np"}, {settings_key, settings}};
-    fm_status status = fm_safetensors_write(path, tensor, n_array, note, settings ? 2 : 1, reterr);
+    char hash[HASH_TEXT_BYTES];
+    format_hash(sum, hash);
+    /* Libraries such as transformers ask for the first note before they load a file. */
+    const fm_safetensors_note note[] = {
+        {"format", "np"}, {hash_key, hash}, {settings_key, settings}};
+    fm_status status = fm_safetensors_write(path, tensor, n_array, note, settings ? 3 : 2, reterr);
     free(tensor);
     return status;
 }

@@ -52,6 +52,12 @@ const fm_weights_array *fm_weights_file_find(const fm_weights_file *file, const 
  * NULL for other files. */
 const char *fm_weights_file_settings(const fm_weights_file *file);
 
+/* Checks the content of safetensors that fm_weights_file_write made by the hash that is in them:
+ * FM_ERR_CORRUPT. Others pass: an .npz was checked when it was opened, arrays of PyTorch are
+ * checked when they are read, and safetensors of other programs have no hash. FM_ERR_IO,
+ * FM_ERR_NOMEM. */
+FM_MUST_USE fm_status fm_weights_file_check(const fm_weights_file *file, fm_error *reterr);
+
 /* Reads array->count values as f32; array->is_float must be true. FM_ERR_IO, FM_ERR_NOMEM. */
 FM_MUST_USE fm_status fm_weights_file_read(const fm_weights_file *file,
                                            const fm_weights_array *array, float *out,

@@ -183,6 +183,32 @@ static void damage_is_noticed(void **state) {
     assert_int_equal(remove(path), 0);
 }
 
+/* Every bit of a small ledger: an error, or what is written there. */
+static void a_flipped_bit_is_refused(void **state) {
+    (void)state;
+    enum { ROOM = 4096 };
+    static char whole[ROOM], changed[ROOM];
+    fm_ledger *ledger = open_at(0, 0, 4, true);
+    use_steps(ledger, 1, 6, 2, 0, 2);
+    fm_ledger_close(ledger);
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    const size_t bytes = fread(whole, 1, sizeof whole, file);
+    assert_int_equal(fclose(file), 0);
+    assert_true(bytes > 100 && bytes < ROOM);
+    memcpy(changed, whole, bytes);
+    for (size_t bit = 0; bit < 8 * bytes; bit++) {
+        fm_ledger_record record;
+        fm_error error = {.message = ""};
+        changed[bit / 8] ^= (char)(1 << bit % 8);
+        assert_int_equal(fm_file_write_unsynced(path, changed, bytes, NULL), FM_OK);
+        changed[bit / 8] = whole[bit / 8];
+        assert_int_equal(fm_ledger_read(path, &record, &error), FM_ERR_FORMAT);
+        assert_true(error.line > 0);
+    }
+    assert_int_equal(remove(path), 0);
+}
+
 /* -- features at another place */
 
 static void a_place_gives_its_slot_and_cycles(void **state) {
@@ -219,6 +245,7 @@ int main(void) {
         cmocka_unit_test(every_line_has_one_text),
         cmocka_unit_test(a_resumed_run_goes_on_at_its_place),
         cmocka_unit_test(damage_is_noticed),
+        cmocka_unit_test(a_flipped_bit_is_refused),
         cmocka_unit_test(links_are_not_followed),
         cmocka_unit_test(a_place_gives_its_slot_and_cycles),
     };
