@@ -148,9 +148,12 @@ static void results_depend_on_the_chain_alone(void **state) {
                          "cmp one.c/$n/${n}_tiny_seed-1.cif whole/$n/${n}_tiny_seed-1.cif && test "
                          "$(ls -d one.c/*/ | wc -l) = 1 && test $(ls -d whole/*/ | wc -l) = 3"),
                      0);
-    /* A sequence alone is another input. */
-    assert_int_equal(run("n=$(cat name); . ./lib; p two/$n.fasta --single-sequence --out x3 -q "
-                         ">x3.log && ! cmp -s x2/$n/${n}_tiny_seed-0.cif "
+    /* A sequence alone is another input, of which seeds draw nothing. */
+    assert_int_equal(run("n=$(cat name); . ./lib; p two/$n.fasta --single-sequence --seeds 0,1 "
+                         "--out x3 -q >x3.log && for s in 0 1; do grep ^ATOM "
+                         "x3/$n/${n}_tiny_seed-$s.cif >x3.$s; done && cmp x3.0 x3.1 && grep -q "
+                         "'^noted  *1 chain whose seeds all "
+                         "gave the same structure' x3.log && ! cmp -s x2/$n/${n}_tiny_seed-0.cif "
                          "x3/$n/${n}_tiny_seed-0.cif && grep -q \"^$n,[0-9]*,1,\" x3/summary.csv"),
                      0);
 }
@@ -370,14 +373,14 @@ static void cycles_and_dropout(void **state) {
                          "list(csv.DictReader(open(\"tol/summary.csv\"))); exit(r[0][\"cycles\"] "
                          "!= \"2\" or not 0 <= float(r[0][\"ca_change\"]) < 1000)'"),
                      0);
-    assert_int_equal(
-        run("n=$(cat name); . ./lib; p --cache cache --chain $n --dropout --seeds "
-            "0,1 --out d1 -q >d1.log && p --cache cache --chain $n --dropout --seeds 1 "
-            "--out d2 -q >d2.log && cmp d1/$n/${n}_tiny_seed-1.cif "
-            "d2/$n/${n}_tiny_seed-1.cif && ! cmp -s d1/$n/${n}_tiny_seed-0.cif "
-            "d1/$n/${n}_tiny_seed-1.cif && ! cmp -s whole/$n/${n}_tiny_seed-1.cif "
-            "d1/$n/${n}_tiny_seed-1.cif"),
-        0);
+    assert_int_equal(run("n=$(cat name); . ./lib; p --cache cache --chain $n --dropout --seeds "
+                         "0,1 --out d1 -q >d1.log && ! grep -q '^noted' d1.log && p --cache cache "
+                         "--chain $n --dropout --seeds 1 "
+                         "--out d2 -q >d2.log && cmp d1/$n/${n}_tiny_seed-1.cif "
+                         "d2/$n/${n}_tiny_seed-1.cif && ! cmp -s d1/$n/${n}_tiny_seed-0.cif "
+                         "d1/$n/${n}_tiny_seed-1.cif && ! cmp -s whole/$n/${n}_tiny_seed-1.cif "
+                         "d1/$n/${n}_tiny_seed-1.cif"),
+                     0);
 }
 
 /* The page needs no other file, and a browser shows what it has. */

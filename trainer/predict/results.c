@@ -83,6 +83,25 @@ uint64_t fm_results_n_failed(const fm_results *r) {
     return n;
 }
 
+/* The seeds of a model are together in the table. */
+static bool has_one_structure(const fm_results *r, const fm_result_chain *chain) {
+    uint32_t n_pair = 0;
+    for (uint32_t k = 1; k < r->n_run; k++) {
+        const fm_result *last = &chain->result[k - 1], *here = &chain->result[k];
+        if (r->run[k].model != r->run[k - 1].model) continue;
+        if (!here->structure || here->structure != last->structure) return false;
+        n_pair++;
+    }
+    return n_pair > 0;
+}
+
+uint32_t fm_results_n_same(const fm_results *r) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < r->n_chain; i++)
+        n += has_one_structure(r, &r->chain[i]);
+    return n;
+}
+
 /* -- ranking.json */
 
 static void put_values(fm_json_writer *json, const char *key, const fm_results *r,

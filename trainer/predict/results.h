@@ -32,6 +32,7 @@ typedef struct fm_result {
     uint32_t n_cycle;
     double ca_change;       /* Å between the last two cycles; NAN: not known */
     double record_s, run_s; /* seconds to prepare for the length, and of the prediction */
+    uint64_t structure; /* XXH3 of the predicted atoms; 0: not known, as of an earlier command's */
 } fm_result;
 
 typedef struct fm_result_chain {
@@ -74,6 +75,9 @@ uint32_t fm_results_find_best(const fm_results *results, const fm_result_chain *
 
 /* Counts predictions that failed. */
 uint64_t fm_results_n_failed(const fm_results *results);
+
+/* Counts chains of which several seeds of each model gave one and the same structure. */
+uint32_t fm_results_n_same(const fm_results *results);
 
 /* FM_ERR_IO, FM_ERR_NOMEM. */
 FM_MUST_USE fm_status fm_results_write_ranking(const fm_results *results,

@@ -205,6 +205,12 @@ static fm_predict_run_options run_options(const fm_predict_settings *set,
 static void print_outputs(const fm_predict_settings *set, const fm_predict_run_options *options,
                           const fm_results *results, const fm_predict_pace *pace, double all_s) {
     const uint64_t n_failed = fm_results_n_failed(results), n_made = pace->n_done - n_failed;
+    const uint32_t n_same = fm_results_n_same(results);
+    if (n_same) {
+        printf("noted     %u chain%s whose seeds all gave the same structure: no rows are drawn of "
+               "an alignment that is taken whole\n",
+               n_same, fm_plural(n_same));
+    }
     printf("outputs   %s/summary.csv, %llu prediction%s", set->out, (unsigned long long)n_made,
            fm_plural(n_made));
     if (pace->n_resumed) printf(" (%llu done earlier)", (unsigned long long)pace->n_resumed);

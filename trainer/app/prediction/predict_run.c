@@ -3,9 +3,11 @@
 
 #include "proto/base/directory.h"
 #include "proto/base/file.h"
+#include "proto/base/hash.h"
 #include "proto/base/histogram.h"
 #include "proto/base/json_text.h"
 #include "proto/base/json_tree.h"
+#include "proto/chem/atom14.h"
 #include "proto/chem/residue.h"
 #include "trainer/app/common/stop.h"
 #include "trainer/app/samples/sample_features.h"
@@ -360,6 +362,8 @@ static fm_status predict(predictor *p, const fm_sample *sample, const fm_result_
     result->run_s = from.run_s;
     result->ca_change = from.ca_change;
     result->n_cycle = from.n_cycle;
+    const size_t bytes = (size_t)features.n_res * FM_N_ATOM14 * 3 * sizeof *from.atoms;
+    if (from.atoms) result->structure = fm_xxh3(from.atoms, bytes);
     if (p->options->only_computes) return FM_OK;
     fm_prediction prediction = {.chain = chain->name,
                                 .model = run->model,
