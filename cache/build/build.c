@@ -303,12 +303,14 @@ fm_status fm_build_check_datasets(const fm_source *source, const fm_build_option
 fm_status fm_build_run(const fm_source *source, const fm_build_options *options, fm_arena *arena,
                        fm_build_report *ret_report, fm_error *reterr) {
     assert(options->n_job >= 1);
+    fm_build_options own = *options;
     fm_error error;
     fm_cache_lock lock;
     fm_status status = fm_cache_lock_alone(options->cache, &lock, &error);
     if (!status) {
         fm_build_state state;
-        fm_build_state_init(&state, source, options);
+        own.cache = fm_held_folder_path(&lock.cache);
+        fm_build_state_init(&state, source, &own);
         status = run_locked(&state, arena, ret_report, &error);
         fm_build_state_fini(&state);
         fm_cache_unlock(&lock, status);

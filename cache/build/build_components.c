@@ -132,12 +132,13 @@ static fm_status put_locked(fm_build_state *state, const fm_components *componen
 fm_status fm_build_put_components(const char *cache, const fm_components *components,
                                   fm_arena *arena, bool *ret_was_there, fm_error *reterr) {
     const fm_source source = {0};
-    const fm_build_options options = {.cache = cache, .n_job = 1};
+    fm_build_options options = {.n_job = 1};
     fm_cache_lock lock;
     fm_error error;
     fm_status status = fm_cache_lock_alone(cache, &lock, &error);
     if (!status) {
         fm_build_state state;
+        options.cache = fm_held_folder_path(&lock.cache);
         fm_build_state_init(&state, &source, &options);
         status = put_locked(&state, components, arena, ret_was_there, &error);
         fm_build_state_fini(&state);

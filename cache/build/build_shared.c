@@ -192,6 +192,7 @@ fm_status fm_build_run_shared(const fm_source *source, const fm_build_options *o
     fm_status status = fm_cache_lock_shared(options->cache, &lock, &error);
     if (!status) {
         own.slot = lock.slot;
+        own.cache = fm_held_folder_path(&lock.cache);
         status = run_locked(source, &own, share, arena, ret_report, ret_shared, &error);
         fm_cache_unlock(&lock, status);
     }

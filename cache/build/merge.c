@@ -317,11 +317,13 @@ static fm_status run_locked(const fm_merge_options *options, fm_arena *arena,
 
 fm_status fm_merge_run(const fm_merge_options *options, fm_arena *arena,
                        fm_merge_report *ret_report, fm_error *reterr) {
+    fm_merge_options own = *options;
     fm_cache_lock lock;
     fm_error error;
     fm_status status = fm_cache_lock_alone(options->cache, &lock, &error);
     if (!status) {
-        status = run_locked(options, arena, ret_report, &error);
+        own.cache = fm_held_folder_path(&lock.cache);
+        status = run_locked(&own, arena, ret_report, &error);
         fm_cache_unlock(&lock, status);
     }
     if (status && reterr) *reterr = error;

@@ -284,6 +284,7 @@ fm_status fm_gc_run(const char *cache, const fm_gc_options *options, fm_arena *a
     }
     status = fm_cache_lock_alone(cache, &lock, gc.reterr);
     if (status) return status;
+    gc.cache = fm_held_folder_path(&lock.cache);
     status = collect(&gc);
     fm_cache_unlock(&lock, status);
     if (!status) *ret_report = gc.report;

@@ -67,22 +67,32 @@ static fm_status refuse_link(const char *folder, fm_error *reterr) {
 
 static fm_status make_folder(fm_cache_lock *lock, fm_error *reterr) {
     char folder[PATH_MAX];
-    fm_status status = name_file(lock->cache, "", folder, reterr);
+    fm_status status = name_file(lock->cache.name, "", folder, reterr);
     if (!status) status = refuse_link(folder, reterr);
     if (status) return status;
     status = fm_dir_make_noting(folder, &lock->existed, reterr);
     return status ? status : fm_shard_check_disk(folder, reterr);
 }
 
-/* Makes the folder and locks CACHE/build/lock. A holder that failed may remove both at any time,
- * between any two calls: what is not found is then made again. All other failures stand. */
+/* Makes the folder, holds it, and locks the file `lock` in it. */
+static fm_status try_lock(const char *cache, int how, fm_cache_lock *lock, fm_error *reterr) {
+    fm_status status = make_folder(lock, reterr);
+    if (!status) status = fm_held_folder_open(cache, &lock->cache, reterr);
+    if (status) return status;
+    status = lock_file(fm_held_folder_path(&lock->cache), "lock", how, &lock->fd, reterr);
+    if (status == FM_ERR_NOT_FOUND) fm_held_folder_close(&lock->cache);
+    return status;
+}
+
+/* A holder that failed may remove the folder and its lock at any time, between any two calls: what
+ * is not found is then made again. All other failures stand. */
 static fm_status take_lock(const char *cache, int how, fm_cache_lock *lock, fm_error *reterr) {
-    *lock = (fm_cache_lock){.cache = cache, .fd = -1, .slot_fd = -1, .existed = SIZE_MAX};
+    *lock = (fm_cache_lock){
+        .cache = {.name = cache, .fd = -1}, .fd = -1, .slot_fd = -1, .existed = SIZE_MAX};
     fm_status status = FM_ERR_NOT_FOUND;
     for (int tries = 0; status == FM_ERR_NOT_FOUND && tries < TRIES_MAX; tries++) {
         if (tries) sched_yield();
-        status = make_folder(lock, reterr);
-        if (!status) status = lock_file(cache, "lock", how, &lock->fd, reterr);
+        status = try_lock(cache, how, lock, reterr);
     }
     return status == FM_ERR_NOT_FOUND ? FM_ERR_IO : status;
 }
@@ -96,15 +106,16 @@ static void remove_file(const char *cache, const char *name) {
  * file. */
 static void remove_made(const fm_cache_lock *lock) {
     char path[PATH_MAX], slot[32];
-    if (name_file(lock->cache, "", path, NULL) || lock->existed >= strlen(path)) return;
+    const char *cache = fm_held_folder_path(&lock->cache);
+    if (name_file(lock->cache.name, "", path, NULL) || lock->existed >= strlen(path)) return;
     if (lock->fd >= 0 && flock(lock->fd, LOCK_EX | LOCK_NB) != 0) return;
     name_slot(lock->slot, slot);
-    if (lock->slot_fd >= 0) remove_file(lock->cache, slot);
-    if (lock->fd >= 0) remove_file(lock->cache, "lock");
+    if (lock->slot_fd >= 0) remove_file(cache, slot);
+    if (lock->fd >= 0) remove_file(cache, "lock");
     static const char *const emptied[] = {"shards", "generations"};
     for (size_t i = 0; i < sizeof emptied / sizeof emptied[0]; i++) {
         char folder[PATH_MAX];
-        int n = snprintf(folder, sizeof folder, "%s/%s", lock->cache, emptied[i]);
+        int n = snprintf(folder, sizeof folder, "%s/%s", cache, emptied[i]);
         if (n > 0 && n < PATH_MAX) rmdir(folder);
     }
     fm_dir_unmake(path, lock->existed);
@@ -115,6 +126,7 @@ void fm_cache_unlock(fm_cache_lock *lock, bool failed) {
     if (lock->slot_fd >= 0) close(lock->slot_fd);
     if (lock->fd >= 0) close(lock->fd);
     lock->fd = lock->slot_fd = -1;
+    fm_held_folder_close(&lock->cache);
 }
 
 fm_status fm_cache_lock_alone(const char *cache, fm_cache_lock *ret_lock, fm_error *reterr) {
@@ -129,7 +141,8 @@ fm_status fm_cache_lock_shared(const char *cache, fm_cache_lock *ret_lock, fm_er
     for (uint32_t slot = 1; slot <= SLOT_MAX && !status && !found; slot++) {
         char name[32];
         name_slot(slot, name);
-        status = lock_file(cache, name, LOCK_EX, &ret_lock->slot_fd, reterr);
+        status = lock_file(fm_held_folder_path(&ret_lock->cache), name, LOCK_EX, &ret_lock->slot_fd,
+                           reterr);
         found = !status;
         if (found) ret_lock->slot = slot;
         if (status == FM_ERR_EXISTS && slot < SLOT_MAX) status = FM_OK;

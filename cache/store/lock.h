@@ -3,6 +3,7 @@
 #ifndef FM_CACHE_LOCK_H
 #define FM_CACHE_LOCK_H
 
+#include "proto/base/held_folder.h"
 #include "proto/base/status.h"
 
 #include <stdbool.h>
@@ -10,10 +11,10 @@
 #include <stdint.h>
 
 typedef struct fm_cache_lock {
-    const char *cache; /* borrowed */
-    int fd, slot_fd;   /* slot_fd: -1 for an exclusive lock */
-    uint32_t slot;     /* >= 1: number of the worker, which names its unsealed shard; else 0 */
-    size_t existed;    /* length of the part of "CACHE/build" that existed before */
+    fm_held_folder cache; /* everything that is done under the lock is done in this folder */
+    int fd, slot_fd;      /* slot_fd: -1 for an exclusive lock */
+    uint32_t slot;        /* >= 1: number of the worker, which names its unsealed shard; else 0 */
+    size_t existed;       /* length of the part of "CACHE/build" that existed before */
 } fm_cache_lock;
 
 /* Makes CACHE/build, refuses network file systems (FM_ERR_UNSUPPORTED), and takes the exclusive

@@ -1,6 +1,7 @@
 /* status.c: error values; see status.h. */
 #include "proto/base/status.h"
 
+#include "proto/base/held_folder.h"
 #include "proto/base/utf8.h"
 
 #include <stdarg.h>
@@ -77,7 +78,7 @@ fm_status(fm_fail_in)(fm_error *reterr, fm_status status, const char *source, co
 
 fm_status fm_error_in(fm_error *reterr, const char *source) {
     if (reterr->source[0] == '\0' && source) {
-        snprintf(reterr->source, sizeof reterr->source, "%s", source);
+        fm_held_folder_show(source, reterr->source, sizeof reterr->source);
         fm_utf8_make_plain(reterr->source);
     }
     return reterr->status;

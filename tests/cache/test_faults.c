@@ -6,6 +6,7 @@
  * They count the calls that touch the cache's folder: opening, reading, writing, syncing, making
  * folders, renaming; and LMDB's puts, commits and syncs. A build has one writer, so with one worker
  * the n-th call is always the same. */
+#include "proto/base/held_folder.h"
 #include "tests/cache/cache_case.h"
 
 #include <dirent.h>
@@ -145,6 +146,12 @@ static void check_rename(const char *from, const char *to) {
     power.n_renamed++;
 }
 
+/* The name of a path, which the product may reach by the descriptor of its cache. */
+static const char *name_of(const char *path, char named[512]) {
+    fm_held_folder_show(path, named, 512);
+    return named;
+}
+
 /* dlsym returns a function as a data pointer. */
 #define REAL(name)                                                                                 \
     static __typeof__(name) *real;                                                                 \
@@ -158,7 +165,8 @@ int open(const char *path, int flags, ...) {
     va_start(arguments, flags);
     mode_t mode = flags & O_CREAT ? va_arg(arguments, mode_t) : 0;
     va_end(arguments);
-    if (is_within(path) && fails(flags & (O_WRONLY | O_RDWR))) return -1;
+    char named[512];
+    if (is_within(name_of(path, named)) && fails(flags & (O_WRONLY | O_RDWR))) return -1;
     return real(path, flags, mode);
 }
 
@@ -229,15 +237,17 @@ int ftruncate(int fd, off_t size) {
 
 int rename(const char *from, const char *to) {
     REAL(rename);
-    check_rename(from, to);
-    return is_within(to) && fails(true) ? -1 : real(from, to);
+    char old[512], new[512];
+    check_rename(name_of(from, old), name_of(to, new));
+    return is_within(new) && fails(true) ? -1 : real(from, to);
 }
 
 int mkdir(const char *path, mode_t mode) {
     REAL(mkdir);
-    if (is_within(path) && fails(true)) return -1;
+    char named[512];
+    if (is_within(name_of(path, named)) && fails(true)) return -1;
     int code = real(path, mode);
-    if (code == 0) mark_parent_unsynced(path);
+    if (code == 0) mark_parent_unsynced(named);
     return code;
 }
 
@@ -270,7 +280,8 @@ int mdb_env_sync(void *env, int force) {
 
 int mdb_env_open(void *env, const char *path, unsigned flags, mode_t mode) {
     REAL(mdb_env_open);
-    if (watched.path[0] && strcmp(path, watched.path) == 0) watched.opened = true;
+    char named[512];
+    if (strcmp(name_of(path, named), watched.path) == 0) watched.opened = true;
     return fails(false) ? errno : real(env, path, flags, mode);
 }
 

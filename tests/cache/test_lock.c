@@ -69,6 +69,29 @@ static void a_failure_leaves_what_others_made(void **state) {
                      0);
 }
 
+static void a_renamed_cache_stays_locked(void **state) {
+    (void)state;
+    char cache[300], path[400], shown[400], wanted[400];
+    fm_cache_lock lock, other;
+    fm_error error;
+    snprintf(cache, sizeof cache, "%s/a", folder);
+    assert_int_equal(fm_cache_lock_shared(cache, &lock, &error), FM_OK);
+    assert_int_equal(run("mv a b"), 0);
+    assert_int_equal(fm_cache_lock_alone(cache, &other, &error), FM_OK);
+    /* The first holder still is where it began, and its name for people is the present one. */
+    snprintf(wanted, sizeof wanted, "%s/b/x", folder);
+    snprintf(path, sizeof path, "%s/x", fm_held_folder_path(&lock.cache));
+    fm_held_folder_show(path, shown, sizeof shown);
+    assert_string_equal(shown, wanted);
+    fm_fail_in(&error, FM_ERR_IO, path, "no");
+    assert_string_equal(error.source, wanted);
+    /* It removes its own files, not those of the other. */
+    fm_cache_unlock(&lock, true);
+    assert_int_equal(run("test -e a/build/lock && ! test -e b/build/lock"), 0);
+    fm_cache_unlock(&other, true);
+    assert_int_equal(run("! test -e a"), 0);
+}
+
 /* Takes the lock N_TURN times; `holders` counts who has it. */
 static int take_turns(const char *cache, unsigned process, atomic_uint *holders) {
     for (unsigned n = 0; n < N_TURN;) {
@@ -134,6 +157,7 @@ static void links_are_not_followed(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_failure_leaves_what_others_made, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_renamed_cache_stays_locked, set_up, tear_down),
         cmocka_unit_test_setup_teardown(holders_exclude_each_other, set_up, tear_down),
         cmocka_unit_test_setup_teardown(links_are_not_followed, set_up, tear_down),
     };

@@ -32,14 +32,22 @@ is_stopped_or_gone() {
     case $(state_of "$1") in T | Z | '') ;; *) return 1 ;; esac
 }
 
+# Becomes a program of whose calls below ROOT those with the numbers AT fail with CODE, as
+# tests/testing/fault_shim.c says.
+with_faults() { # CODE ROOT AT COMMAND...
+    fault_code=$1 fault_root=$2 fault_at=$3
+    shift 3
+    exec env FM_FAULT_ROOT="$fault_root" FM_FAULT_AT="$fault_at" FM_FAULT_CODE="$fault_code" \
+        ASAN_OPTIONS="$ASAN_OPTIONS:verify_asan_link_order=0" LD_PRELOAD="$FM_BIN/../tests/libfm_fault_shim.so" "$@"
+}
+
 # Runs a program in the background; it stops itself before call AT (or each of several, as in 5,30)
 # of those whose path begins with ROOT, which are counted by tests/testing/fault_shim.c. Returns when
 # it has stopped, and fails when it has ended instead. $pid is its process.
 stop_at() { # ROOT AT COMMAND...
     stop_root=$1 stop_number=$2
     shift 2
-    FM_FAULT_ROOT=$stop_root FM_FAULT_AT=$stop_number FM_FAULT_CODE=-1 \
-        ASAN_OPTIONS="$ASAN_OPTIONS:verify_asan_link_order=0" LD_PRELOAD="$FM_BIN/../tests/libfm_fault_shim.so" "$@" &
+    (with_faults -1 "$stop_root" "$stop_number" "$@") &
     pid=$!
     await_stop
 }

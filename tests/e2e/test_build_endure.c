@@ -80,6 +80,25 @@ static void a_signal_loses_no_chain(void **state) {
     }
 }
 
+/* The cache is renamed while a build works in it, and another build makes one under its name. Each
+ * stays in its own folder. */
+static void a_renamed_cache_is_built_where_it_is(void **state) {
+    (void)state;
+    static const int places[] = {20, 40, 64, 90, 130, 176};
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+        int failed = run(". ./lib; rm -rf c old && cp -r few c && "
+                         "stop_at $PWD/c/ %d foldmill build data --cache $PWD/c -q -j 1 "
+                         ">out 2>err && mv c old && foldmill build three --cache c -q >log && "
+                         "ls -R c >before && kill -CONT $pid && wait $pid && "
+                         "ls -R c | cmp - before && "
+                         "foldmill verify --cache old | grep content | cmp - all.content && "
+                         "foldmill verify --cache c | grep content | cmp - few.content",
+                         places[i]);
+        if (failed) run("cat out err");
+        if (failed) fail_msg("the cache was renamed before call %d: %d", places[i], failed);
+    }
+}
+
 /* Every line that is drawn ends before the last column of the terminal, or of $COLUMNS. */
 static void progress_fits_the_terminal(void **state) {
     (void)state;
@@ -120,6 +139,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_full_disk_loses_no_chain),
         cmocka_unit_test(a_signal_loses_no_chain),
+        cmocka_unit_test(a_renamed_cache_is_built_where_it_is),
         cmocka_unit_test(progress_fits_the_terminal),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -103,8 +103,22 @@ static bool fails_now(void) {
     return true;
 }
 
+/* Writes a path below a held folder, /proc/self/fd/N/..., with the name of the folder. */
+static const char *name_of(const char *path, char named[PATH_BYTES]) {
+    static const char prefix[] = "/proc/self/fd/";
+    char folder[PATH_BYTES];
+    if (!path || strncmp(path, prefix, strlen(prefix)) != 0) return path;
+    char *rest;
+    long fd = strtol(path + strlen(prefix), &rest, 10);
+    (void)find_path((int)fd, folder);
+    snprintf(named, PATH_BYTES, "%.250s%.250s", folder, rest);
+    return named;
+}
+
 static bool fails_at(const char *call, const char *path) {
     int code = errno;
+    char named[PATH_BYTES];
+    path = name_of(path, named);
     if (is_within(path) && counts_down(call, path) && fails_now()) return true;
     errno = code; /* readdir leaves it alone at the end of a folder */
     return false;

@@ -41,13 +41,24 @@ static fm_status try_lock(const char *path, int *ret_fd, fm_error *reterr) {
     return status;
 }
 
-/* Makes the folder and tries once. *ret_lock keeps what existed before the first try. */
-static fm_status try_folder(const char *folder, const char *path, fm_folder_lock *ret_lock,
-                            fm_error *reterr) {
+/* The path of the lock's file below the folder's. */
+static fm_status name_lock(const char *folder, char path[PATH_MAX], fm_error *reterr) {
+    int n = snprintf(path, PATH_MAX, "%s/%s", folder, leaf);
+    if (n > 0 && n < PATH_MAX) return FM_OK;
+    return fm_fail_in(reterr, FM_ERR_LIMIT, folder, "the path is too long");
+}
+
+/* Makes the folder, holds it and tries once. *ret_lock keeps what existed before the first try. */
+static fm_status try_folder(const char *folder, fm_folder_lock *ret_lock, fm_error *reterr) {
     size_t existed;
+    char path[PATH_MAX];
     fm_status status = fm_dir_make_noting(folder, &existed, reterr);
     if (existed < ret_lock->existed) ret_lock->existed = existed;
-    return status ? status : try_lock(path, &ret_lock->fd, reterr);
+    if (!status && fm_held_folder_open(folder, &ret_lock->folder, reterr)) status = FM_ERR_IO;
+    if (!status) status = name_lock(fm_held_folder_path(&ret_lock->folder), path, reterr);
+    if (!status) status = try_lock(path, &ret_lock->fd, reterr);
+    if (ret_lock->fd < 0) fm_held_folder_close(&ret_lock->folder);
+    return status;
 }
 
 fm_status fm_folder_lock_take(const char *folder, fm_folder_lock *ret_lock, fm_error *reterr) {
@@ -56,13 +67,11 @@ fm_status fm_folder_lock_take(const char *folder, fm_folder_lock *ret_lock, fm_e
     enum { N_TRY = 11 };
     const struct timespec pause = {.tv_nsec = 10000000};
     char path[PATH_MAX];
-    fm_status status = FM_OK;
-    *ret_lock = (fm_folder_lock){.fd = -1, .existed = SIZE_MAX};
-    if (snprintf(path, sizeof path, "%s/%s", folder, leaf) >= (int)sizeof path) {
-        return fm_fail_in(reterr, FM_ERR_LIMIT, folder, "the path is too long");
-    }
+    *ret_lock = (fm_folder_lock){.fd = -1, .existed = SIZE_MAX, .folder = {.fd = -1}};
+    fm_status status = name_lock(folder, path, reterr);
+    if (status) return status;
     for (int i = 0; i < N_TRY; i++) {
-        status = try_folder(folder, path, ret_lock, reterr);
+        status = try_folder(folder, ret_lock, reterr);
         if (ret_lock->fd >= 0) return FM_OK;
         if (status && status != FM_ERR_IO && status != FM_ERR_NOT_FOUND) break;
         nanosleep(&pause, NULL);
@@ -76,16 +85,26 @@ fm_status fm_folder_lock_take(const char *folder, fm_folder_lock *ret_lock, fm_e
         "another process is writing into this folder; wait for it or choose another --out");
 }
 
+const char *fm_folder_lock_path(const char *folder, const fm_folder_lock *lock) {
+    return lock->fd >= 0 ? fm_held_folder_path(&lock->folder) : folder;
+}
+
+fm_status fm_folder_lock_check(const char *folder, const fm_folder_lock *lock, fm_error *reterr) {
+    if (lock->fd < 0 || fm_held_folder_exists(&lock->folder)) return FM_OK;
+    return fm_fail_in(reterr, FM_ERR_IO, folder, "another process has removed the folder");
+}
+
 void fm_folder_lock_end(const char *folder, fm_folder_lock *lock) {
     char path[PATH_MAX];
     bool is_empty;
     if (lock->fd < 0) return;
-    int n = snprintf(path, sizeof path, "%s/%s", folder, leaf);
-    bool fits = n > 0 && (size_t)n < sizeof path;
-    if (fits && !fm_directory_is_empty(folder, leaf, &is_empty, NULL) && is_empty) {
+    const char *held = fm_held_folder_path(&lock->folder);
+    if (!name_lock(held, path, NULL) && !fm_directory_is_empty(held, leaf, &is_empty, NULL) &&
+        is_empty) {
         unlink(path); /* while it is locked, so that no process locks a removed file */
         fm_dir_unmake(folder, lock->existed);
     }
     close(lock->fd);
     lock->fd = -1;
+    fm_held_folder_close(&lock->folder);
 }

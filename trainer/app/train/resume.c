@@ -6,8 +6,10 @@
  * trainer. */
 #include "trainer/app/train/resume.h"
 
+#include "proto/base/held_folder.h"
 #include "proto/base/log.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,8 +63,9 @@ fm_status fm_resume_save(const fm_resume_options *options, const fm_optimizer *o
     fm_error error;
     if (fm_checkpoint_prune(options->folder, state->place, options->keep_last, options->keep_every,
                             &error)) {
-        char quoted[FM_ERROR_MESSAGE_BYTES];
-        fm_log(FM_LOG_WARN, "old_checkpoints_stay", "folder=%s why=%s", options->folder,
+        char quoted[FM_ERROR_MESSAGE_BYTES], folder[PATH_MAX];
+        fm_held_folder_show(options->folder, folder, sizeof folder);
+        fm_log(FM_LOG_WARN, "old_checkpoints_stay", "folder=%s why=%s", folder,
                fm_log_quote(quoted, sizeof quoted, error.message));
     }
     return FM_OK;

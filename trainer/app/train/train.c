@@ -109,7 +109,7 @@ static fm_status refuse_other_run(const fm_train_run *run, fm_error *reterr) {
         char found[PATH_MAX];
         fm_path_kind kind;
         if (!writes(run, i)) continue;
-        if (snprintf(found, sizeof found, "%s/%s", run->set->out, leaves[i]) >= PATH_MAX) {
+        if (snprintf(found, sizeof found, "%s/%s", fm_train_folder(run), leaves[i]) >= PATH_MAX) {
             return fm_fail(reterr, FM_ERR_USAGE, "--out: the path is too long");
         }
         fm_status status = fm_path_look(found, &kind, reterr);
@@ -117,7 +117,7 @@ static fm_status refuse_other_run(const fm_train_run *run, fm_error *reterr) {
         if (kind == FM_PATH_ABSENT) continue;
         return fm_fail_in(reterr, FM_ERR_EXISTS, found, has_run);
     }
-    return refuse_checkpoints(run->set->out, reterr);
+    return refuse_checkpoints(fm_train_folder(run), reterr);
 }
 
 /* Loads the newest checkpoint if --resume is given and there is one. Otherwise begins with the
@@ -223,18 +223,19 @@ static fm_status open_outputs(fm_train_run *run, fm_error *reterr) {
     const uint64_t n_step = run->state.place.step;
     fm_metrics_kept kept = {.n = 0};
     char metrics_path[PATH_MAX];
-    if (snprintf(metrics_path, PATH_MAX, "%s/%s", set->out, leaves[METRICS]) >= PATH_MAX) {
-        return fm_fail(reterr, FM_ERR_USAGE, "--out: the path is too long");
-    }
     fm_status status = fm_folder_lock_take(set->out, &run->lock, reterr);
     if (!status && (status = refuse_other_run(run, reterr))) {
         fm_folder_lock_end(set->out, &run->lock); /* so that close_outputs removes nothing */
     }
+    if (!status && snprintf(metrics_path, PATH_MAX, "%s/%s", fm_train_folder(run),
+                            leaves[METRICS]) >= PATH_MAX) {
+        status = fm_fail(reterr, FM_ERR_USAGE, "--out: the path is too long");
+    }
     if (!status) status = fm_metrics_truncate(metrics_path, n_step, &kept, reterr);
     if (!status && kept.n != n_step) {
         fm_log(FM_LOG_WARN, "metrics_incomplete",
-               "path=%s rows=%llu steps=%llu why=\"rows are damaged or were removed\"",
-               metrics_path, (unsigned long long)kept.n, (unsigned long long)n_step);
+               "path=%s/%s rows=%llu steps=%llu why=\"rows are damaged or were removed\"", set->out,
+               leaves[METRICS], (unsigned long long)kept.n, (unsigned long long)n_step);
     }
     if (!status) status = fm_train_order_open_ledger(run, reterr);
     return status ? status : fm_train_steps_open(run, metrics_path, reterr);
@@ -248,7 +249,7 @@ static void close_outputs(fm_train_run *run, bool is_cut_short) {
     fm_train_order_destroy(run);
     char path[PATH_MAX];
     for (int i = 0; forgets && i < N_LEAF; i++) {
-        int n = snprintf(path, sizeof path, "%s/%s", run->set->out, leaves[i]);
+        int n = snprintf(path, sizeof path, "%s/%s", fm_train_folder(run), leaves[i]);
         if (writes(run, i) && n < PATH_MAX) unlink(path);
     }
 }

@@ -124,7 +124,7 @@ fm_status fm_train_af3_start(fm_train_run *run, fm_error *reterr) {
     char path[PATH_MAX];
     fm_metrics_kept kept;
     if (!run->af3->judge) return FM_OK;
-    if (snprintf(path, sizeof path, "%s/eval.jsonl", run->set->out) >= (int)sizeof path) {
+    if (snprintf(path, sizeof path, "%s/eval.jsonl", fm_train_folder(run)) >= (int)sizeof path) {
         return fm_fail(reterr, FM_ERR_USAGE, "--out: the path is too long");
     }
     fm_status status = fm_metrics_truncate(path, run->state.place.step, &kept, reterr);
@@ -184,7 +184,7 @@ fm_status fm_train_af3_sync(fm_train_run *run, fm_error *reterr) {
     fm_status status = fm_appender_sync(af3->scores, reterr);
     if (!af3->table_waits) return status;
     /* The path of eval.jsonl, which is open, is longer. */
-    snprintf(path, sizeof path, "%.*s/eval.csv", PATH_MAX - 10, run->set->out);
+    snprintf(path, sizeof path, "%.*s/eval.csv", PATH_MAX - 10, fm_train_folder(run));
     fm_status table =
         fm_sample_scores_write(&af3->table, af3->table_step, path, status ? NULL : reterr);
     af3->table_waits = table;

@@ -138,7 +138,7 @@ fm_status fm_train_order_read_scores(fm_train_run *run, fm_error *reterr) {
     char path[PATH_MAX], *line = NULL;
     size_t room = 0;
     if (!fm_batch_is_waiting(&run->order->batches)) return FM_OK;
-    snprintf(path, sizeof path, "%s/eval.jsonl", run->set->out);
+    snprintf(path, sizeof path, "%s/eval.jsonl", fm_train_folder(run));
     FILE *file = fopen(path, "re");
     if (!file && errno == ENOENT) return FM_OK;
     if (!file || fseek(file, run->order->scores_read, SEEK_SET) != 0) {
@@ -329,7 +329,7 @@ fm_status fm_train_order_open_ledger(fm_train_run *run, fm_error *reterr) {
                                    .n_group = (uint32_t)run->layout.dp,
                                    .window =
                                        run->order->is_free ? FM_LEDGER_FREE : run->order->window};
-    if (snprintf(path, sizeof path, "%s/ledger", run->set->out) >= (int)sizeof path) {
+    if (snprintf(path, sizeof path, "%s/ledger", fm_train_folder(run)) >= (int)sizeof path) {
         return fm_fail(reterr, FM_ERR_USAGE, "--out: the path is too long");
     }
     bool is_whole;
@@ -337,9 +337,9 @@ fm_status fm_train_order_open_ledger(fm_train_run *run, fm_error *reterr) {
                                       &run->order->ledger, reterr);
     if (!status && !is_whole) {
         fm_log(FM_LOG_WARN, "ledger_incomplete",
-               "path=%s steps=%llu why=\"lines are damaged or were removed; the run cannot be "
-               "replayed from it\"",
-               path, (unsigned long long)run->first.step);
+               "path=%s/ledger steps=%llu why=\"lines are damaged or were removed; the run cannot "
+               "be replayed from it\"",
+               run->set->out, (unsigned long long)run->first.step);
     }
     return status;
 }

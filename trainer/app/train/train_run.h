@@ -58,7 +58,7 @@ struct fm_train_run {
     fm_ranks *ranks;         /* NULL: this process is the only one */
     fm_optimizer *optimizer; /* of the trainer, which the work owns, with its parameters */
     unsigned terms;          /* bit i: the model has loss term i */
-    fm_folder_lock lock;     /* of the folder */
+    fm_folder_lock lock;     /* of the folder, which fm_train_folder finds */
 
     /* The clock of samples and steps. */
     fm_checkpoint_place first; /* where this process began */
@@ -100,6 +100,11 @@ static inline int32_t fm_train_ranks_per_group(const fm_train_run *run) {
 /* The group of this rank, below run->layout.dp. */
 static inline int32_t fm_train_group(const fm_train_run *run) {
     return run->ranks ? fm_ranks_rank(run->ranks) / fm_train_ranks_per_group(run) : 0;
+}
+
+/* The path of the run's folder: of the one that this process locked, also when it was renamed. */
+static inline const char *fm_train_folder(const fm_train_run *run) {
+    return fm_folder_lock_path(run->set->out, &run->lock);
 }
 
 static inline double fm_train_seconds_since(uint64_t ns) {

@@ -55,7 +55,7 @@ bool fm_train_has_saved(const fm_train_run *run, fm_checkpoint_place *ret_place)
 }
 
 fm_resume_options fm_train_resume_options(const fm_train_run *run) {
-    return (fm_resume_options){.folder = run->set->out,
+    return (fm_resume_options){.folder = fm_train_folder(run),
                                .keep_last =
                                    fm_train_is_diverging(run) ? 0 : (uint32_t)run->set->keep_last,
                                .keep_every = run->set->keep_every,

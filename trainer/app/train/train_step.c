@@ -180,7 +180,7 @@ static fm_status watch_divergence(fm_train_run *run, const fm_metrics_step *step
     const fm_checkpoint_place before = {since + 1, 0};
     fm_checkpoint_place place;
     fm_error error;
-    fm_status status = fm_checkpoint_find(run->set->out, before, &place, &error);
+    fm_status status = fm_checkpoint_find(fm_train_folder(run), before, &place, &error);
     if (!status) status = fm_checkpoint_path(run->set->out, place, good, &error);
     if (status && status != FM_ERR_NOT_FOUND) {
         snprintf(good, sizeof good, "unknown");
@@ -285,7 +285,8 @@ fm_status fm_train_finish_step(fm_train_run *run, double rate, fm_error *reterr)
     fm_progress_say(&run->steps->progress, &step);
     write_metrics(run, &step);
     state->sums = (fm_batch_sums){.n_counted = 0};
-    fm_status status = fm_train_order_read_scores(run, reterr);
+    fm_status status = fm_folder_lock_check(run->set->out, &run->lock, reterr);
+    if (!status) status = fm_train_order_read_scores(run, reterr);
     if (!status) status = watch_divergence(run, &step, reterr);
     return status || !run->work->finish ? status : run->work->finish(run, reterr);
 }
