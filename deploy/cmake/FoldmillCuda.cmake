@@ -10,7 +10,7 @@
 # Portable kernels are compiled in two code generations: compute_80 for devices of 8.x, and compute_90 for all later
 # ones, with PTX of compute_90 for those that are newer than the list. So all code that a device of 9.0 or later gets
 # waits for the kernel before it (core/early.cuh), and no other code does.
-set(FM_CUDA_ARCHS "90a" CACHE STRING "GPUs to compile CUDA kernels for, such as 80;86;90a")
+set(FM_CUDA_ARCHS "80;86;89;90a;100;120" CACHE STRING "GPUs to compile CUDA kernels for")
 
 # Checks FM_CUDA_ARCHS against what nvcc knows, and sets FM_CUDA_HOPPER, FM_CUDA_BUILT and FM_CUDA_PORTABLE_FLAGS.
 macro(fm_read_cuda_archs)
@@ -39,6 +39,9 @@ macro(fm_read_cuda_archs)
         string(REGEX REPLACE "(.)$" ".\\1" words "${number}")
         list(APPEND fm_words "${words}")
     endforeach()
+    if(NOT fm_words)
+        message(FATAL_ERROR "FM_CUDA_ARCHS is empty: the kernels need at least one kind of GPU, such as 90a")
+    endif()
     list(JOIN fm_words ", " FM_CUDA_BUILT)
     set(FM_CUDA_PORTABLE_FLAGS "")
     if(fm_early)

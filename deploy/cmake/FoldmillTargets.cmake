@@ -92,7 +92,11 @@ function(fm_cuda_programs)
     set_target_properties(kbench PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bench LINKER_LANGUAGE CUDA)
     target_link_libraries(kbench PRIVATE fm_testing fm_ops)
     add_test(NAME trainer_cuda_check COMMAND cuda_check)
-    set_tests_properties(trainer_cuda_check PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 600 LABELS trainer)
+    # The same with the portable kernels on a device that has its own.
+    add_test(NAME trainer_cuda_check_portable COMMAND cuda_check bf16)
+    set_tests_properties(trainer_cuda_check_portable PROPERTIES ENVIRONMENT FM_CUDA_KERNELS=portable)
+    set_tests_properties(trainer_cuda_check trainer_cuda_check_portable PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 600
+        LABELS trainer)
 endfunction()
 
 function(fm_program name)

@@ -146,6 +146,19 @@ check "parity full bf16" '.' model_parity_full --device cuda --dtype bf16
 check "step bf16" '^mean step' bench_step --device cuda --dtype bf16 --preset af2-initial --table
 check "step bf16, 2 GPUs" '^mean step' bench_step --device cuda --dtype bf16 --preset af2-initial --ranks 2 --dap 2
 same_bits
+# The portable kernels in the place of the device's own, then with the shared memory and the number of
+# multiprocessors of an RTX card.
+export FM_CUDA_KERNELS=portable
+for run in af2 opm_first af2_rec3 af2_masks; do
+    check "portable, parity $run" '.' model_parity --device cuda "model/${run}_config.json" "model/$run.npz"
+done
+check "portable, parity bf16" '.' model_parity_full --device cuda --dtype bf16
+check "portable, step bf16" '^mean step' bench_step --device cuda --dtype bf16 --preset af2-initial
+check "portable, cuda_check" '^cuda_check: ' cuda_check bf16
+FM_CUDA_SHARED=101376 FM_CUDA_BLOCKS=68
+export FM_CUDA_SHARED FM_CUDA_BLOCKS
+check "RTX card, cuda_check" '^cuda_check: ' cuda_check bf16 attention
+unset FM_CUDA_KERNELS FM_CUDA_SHARED FM_CUDA_BLOCKS
 # kbench gets most of the time that is left, so that the table is printed even if its last case hangs.
 rest=$(left)
 check "kbench" '^kbench: [0-9]+ ok' kbench --json "$out/kbench.json" --seconds $((rest * 6 / 10 + 1)) \
