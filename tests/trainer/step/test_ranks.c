@@ -350,7 +350,7 @@ static fm_status hang_alone(const scene *s, const fm_groups *groups, fm_papers *
 
 static void a_rank_that_hangs_is_named_once(void **state) {
     (void)state;
-    const scene s = {.layout = {1, 1, 2}, .odd = 1, .prepare = hang_alone, .patience_s = 1.5};
+    const scene s = {.layout = {1, 1, 2}, .odd = 1, .prepare = hang_alone, .patience_s = 3};
     char said[2 * FM_ERROR_MESSAGE_BYTES], expected[300];
     run_ranks(&s);
     for (int32_t r = 0; r < fm_layout_ranks(&s.layout); r++) {
@@ -360,8 +360,7 @@ static void a_rank_that_hangs_is_named_once(void **state) {
     take_said(said, sizeof said);
     snprintf(expected, sizeof expected,
              "ranks: rank 1 (process %d on %s): before the first step: its main thread has hung "
-             "for 2 s; "
-             "the other ranks stop\n",
+             "for 3 s; the other ranks stop\n",
              (int)process[1], host);
     assert_string_equal(said, expected);
 }
