@@ -12,7 +12,7 @@
 
 static void put_head(FILE *out, const fm_page *page) {
     char number[FM_SVG_NUMBER_BYTES];
-    fm_page_begin(out, page->chain, "", NULL);
+    fm_page_begin(out, page->chain, "predicted structure", "", NULL);
     fprintf(out, "<p class=\"facts\">%u residues; alignment of %s row%s", page->n_res,
             fm_svg_count(page->n_seq, number), fm_plural(page->n_seq));
     if (page->templates) {

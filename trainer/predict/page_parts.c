@@ -86,7 +86,8 @@ void fm_page_put_script(FILE *out, const char *script) {
     fprintf(out, "<script>%s%s%s</script>\n", script_begin, script, script_end);
 }
 
-void fm_page_begin(FILE *out, const char *name, const char *more_style, const char *script) {
+void fm_page_begin(FILE *out, const char *name, const char *kind, const char *more_style,
+                   const char *script) {
     fputs("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
           "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
           "'unsafe-inline'",
@@ -98,8 +99,8 @@ void fm_page_begin(FILE *out, const char *name, const char *more_style, const ch
     }
     fputs("\">\n<meta name=\"viewport\" content=\"width=device-width\">\n<title>", out);
     fm_markup_put(out, name);
-    fprintf(out, " - predicted structure</title>\n<style>%s%s</style>\n</head>\n<body>\n<h1>",
-            style, more_style);
+    fprintf(out, " - %s</title>\n<style>%s%s</style>\n</head>\n<body>\n<h1>", kind, style,
+            more_style);
     fm_markup_put(out, name);
     fputs("</h1>\n", out);
 }

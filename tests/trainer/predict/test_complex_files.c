@@ -5,6 +5,7 @@
 #include "tests/testing/complex_names.h"
 #include "tests/testing/testing.h"
 #include "trainer/predict/complex/files.h"
+#include "trainer/predict/complex/index_page.h"
 #include "trainer/predict/complex/page.h"
 #include "trainer/predict/complex/scene.h"
 
@@ -273,31 +274,94 @@ static void a_scene_has_the_bonds(void **state) {
         0);
 }
 
-/* In a browser both colourings are seen: side by side, a page of each. */
-static void a_browser_draws_the_structure(void **state) {
+/* Three jobs whose best structures have other ranks than their places, and two without structures.
+ */
+static void write_index(void) {
+    const double none = (double)NAN;
+    const fm_complex_index_row rows[] = {
+        {.job = "bad <one>", .why = "jobs.json:3:29: found & expected"},
+        {.job = "low",
+         .n_chain = 2,
+         .n_token = 12345,
+         .n_atom = 99999,
+         .n_structure = 5,
+         .best = {7, 2, -99.5, 0.25, 0.125, 42, 0.125, true}},
+        {.job = "a job & more",
+         .has_page = true,
+         .n_chain = 1,
+         .n_structure = 10,
+         .best = {4294967295, 0, 0.5, 0.5, none, 95, none, false}},
+        {.job = "worst", .why = "none"},
+        {.job = "equal",
+         .has_page = true,
+         .n_chain = 1,
+         .n_structure = 1,
+         .best = {1, 3, 0.5, 0.5, none, 72, 0, false}}};
+    snprintf(path, sizeof path, "%s/index.html", folder);
+    assert_int_equal(fm_complex_index_write(path, rows, 5, "1.2.3", NULL), FM_OK);
+}
+
+static void an_index_has_the_jobs_in_their_order(void **state) {
+    (void)state;
+    write_index();
+    assert_int_equal(
+        fm_test_shell(
+            folder,
+            "grep -v '^<!doctype' index.html | sed 's/<meta [^>]*>//g' >index.xml && "
+            "python3 -c '\n"
+            "import xml.etree.ElementTree as e\n"
+            "page = e.parse(\"index.xml\").getroot().find(\"body\")\n"
+            "made, other = ([[\"\".join(c.itertext()).strip() for c in r] for r in t.iter(\"tr\")]"
+            " for t in page.iter(\"table\"))\n"
+            "assert [r[1] for r in made] == [\"job\", \"a job & more\", \"equal\", \"low\"], made\n"
+            "assert made[1][2:] == \"1 0 0 10 4294967295 0 0.500 0.500 - 95.0 no -\".split(), "
+            "made\n"
+            "assert made[3][2:] == \"2 12345 99999 5 7 2 -99.500 0.250 0.125 42.0 yes "
+            "0.125\".split(), made\n"
+            "assert other[1:] == [[\"bad <one>\", \"jobs.json:3:29: found & expected\"], "
+            "[\"worst\", \"none\"]], other\n"
+            "links = [a.get(\"href\") for a in page.iter(\"a\")]\n"
+            "assert links == [\"./summary.csv\", "
+            "\"./a%20job%20%26%20more/a%20job%20%26%20more.html\","
+            " \"./equal/equal.html\", \"./low/low_ranking_scores.csv\"], links\n"
+            "' && ! grep -qE 'src=|<script|@import|nan|https?:' index.html"),
+        0);
+    const char *keep = getenv("FM_KEEP_PICTURES");
+    if (keep && *keep) {
+        assert_int_equal(fm_test_shell_format(folder, "cp index.html '%s/index.html'", keep), 0);
+    }
+}
+
+/* In a browser both colourings are seen, a page of each, and beside them the bars of scores and
+ * colours of pLDDT of the index. */
+static void a_browser_draws_the_pages(void **state) {
     (void)state;
     if (fm_test_shell(folder, "command -v chromium >/dev/null") != 0) {
         print_message("skipped: there is no chromium\n");
         skip();
     }
+    write_index();
     snprintf(path, sizeof path, "%s/drawn.html", folder);
     write_page(&prediction);
     static const char script[] =
         "sed 's/ checked=\"\"//; s/value=\"chain\"/& checked=\"\"/' drawn.html >chain.html\n"
         "echo '<iframe src=drawn.html width=640 height=900></iframe>"
-        "<iframe src=chain.html width=640 height=900></iframe>' >both.html\n"
+        "<iframe src=chain.html width=640 height=900></iframe>"
+        "<iframe src=index.html width=1300 height=900></iframe>' >both.html\n"
         "timeout 120 chromium --headless --no-sandbox --disable-gpu --user-data-dir=profile "
-        "--enable-logging=stderr --window-size=1340,1000 --screenshot=both.png "
+        "--enable-logging=stderr --window-size=2680,1000 --screenshot=both.png "
         "file://$PWD/both.html >both.log 2>&1 || exit 1\n"
         "! grep -E 'CONSOLE|Refused|ERR_' both.log || exit 1\n";
     assert_int_equal(fm_test_shell(folder, script), 0);
     /* Hues of the classes low and confident; of the ligand's carbon and nitrogen, the peptide's
-     * chain and the ion. */
+     * chain and the ion; of the bars, and of the classes very high, very low and confident. */
     assert_int_equal(
-        fm_test_shell(folder, "python3 \"$OLDPWD\"/tests/trainer/predict/count_hues.py both.png "
-                              "0-660:50:200 0-660:197:200 660-1340:352:60 660-1340:230:20 "
-                              "660-1340:210:200 660-1340:266:50 >hues.log 2>&1 || "
-                              "{ cat hues.log; exit 1; }"),
+        fm_test_shell(folder,
+                      "python3 \"$OLDPWD\"/tests/trainer/predict/count_hues.py both.png "
+                      "0-660:50:200 0-660:197:200 660-1340:352:60 660-1340:230:20 "
+                      "660-1340:210:200 660-1340:266:50 1340-2680:144:200 "
+                      "1340-2680:216:100 1340-2680:20:100 1340-2680:197:100 >hues.log 2>&1 || "
+                      "{ cat hues.log; exit 1; }"),
         0);
 }
 
@@ -406,9 +470,10 @@ int main(void) {
         cmocka_unit_test(test_ranking),
         cmocka_unit_test(test_protenix),
         cmocka_unit_test(pages_are_whole_and_escaped),
+        cmocka_unit_test(an_index_has_the_jobs_in_their_order),
         cmocka_unit_test(a_scene_has_the_bonds),
         cmocka_unit_test(a_scene_counts_what_it_leaves_out),
-        cmocka_unit_test(a_browser_draws_the_structure),
+        cmocka_unit_test(a_browser_draws_the_pages),
         cmocka_unit_test(pages_of_large_complexes_are_bounded),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

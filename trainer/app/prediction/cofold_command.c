@@ -8,6 +8,7 @@
 #include "trainer/app/prediction/cofold_ranks.h"
 #include "trainer/app/prediction/cofold_summary.h"
 #include "trainer/app/prediction/predict_print.h"
+#include "trainer/predict/complex/index_page.h"
 #include "trainer/predict/text_file.h"
 
 #include <limits.h>
@@ -21,6 +22,8 @@ typedef struct job_state {
     char *rows; /* of the summary; NULL: it has not ended. On the heap */
     size_t rows_bytes;
     char name[FM_COFOLD_NAME_BYTES]; /* empty: not known yet */
+    char *called, *why;              /* of a job without structures; on the heap */
+    fm_complex_index_row shown;      /* of a job with structures */
     /* With ranks. */
     uint32_t n_left;                 /* seeds that have not ended */
     uint32_t n_structure, n_resumed; /* of those that have */
@@ -102,10 +105,10 @@ fm_status fm_cofold_refuse_settings(const fm_predict_settings *set, fm_error *re
 static fm_status take_name(command *c, uint32_t job, const char *name, fm_error *reterr) {
     const size_t n = strlen(name);
     if (!strcmp(name, "inputs") || !strcmp(name, "lock") || !strcmp(name, "summary.csv") ||
-        n > FM_COFOLD_NAME_MOST) {
+        !strcmp(name, "index.html") || n > FM_COFOLD_NAME_MOST) {
         return fm_fail(reterr, FM_ERR_DATA,
                        "found a name of %zu bytes, '%.60s', expected at most %d, and none of "
-                       "inputs, lock and summary.csv, which the results have already",
+                       "index.html, inputs, lock and summary.csv, which the results have already",
                        n, name, FM_COFOLD_NAME_MOST);
     }
     for (uint32_t i = 0; i < job; i++) {
@@ -119,8 +122,23 @@ static fm_status take_name(command *c, uint32_t job, const char *name, fm_error 
 static fm_status put_failed(job_state *state, const char *name, const char *why, fm_error *reterr) {
     FILE *rows = open_memstream(&state->rows, &state->rows_bytes);
     if (rows) fm_cofold_summary_put_failed(rows, name, why);
-    if (rows && fclose(rows) == 0) return FM_OK;
+    state->called = strdup(name);
+    state->why = strdup(why);
+    if (rows && fclose(rows) == 0 && state->called && state->why) return FM_OK;
     return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the summary");
+}
+
+/* Takes what the page of all jobs shows of one. */
+static void show(job_state *state, const fm_cofold_work *w, const fm_cofold_complex *complex) {
+    const fm_complex_layout *layout = &complex->input.layout;
+    const fm_cofold_result *best = &complex->results[complex->first];
+    state->shown =
+        (fm_complex_index_row){.has_page = complex->input.has_names,
+                               .n_token = layout->n_token,
+                               .n_atom = layout->n_atom,
+                               .n_chain = layout->n_chain,
+                               .n_structure = complex->n_seed * (uint32_t)w->options.n_structure,
+                               .best = fm_cofold_page_row(best)};
 }
 
 /* Ends a job with its structures. */
@@ -132,6 +150,7 @@ static fm_status finish(command *c, uint32_t job, fm_cofold_complex *complex, fm
     if (fclose(rows) != 0 && !status) {
         status = fm_fail(reterr, FM_ERR_NOMEM, "no memory for the summary");
     }
+    if (!status) show(state, &c->work, complex);
     return status;
 }
 
@@ -347,6 +366,21 @@ static fm_status write_summary(const command *c, fm_error *reterr) {
     return fm_text_file_commit(&file, path, reterr);
 }
 
+static fm_status write_index(const command *c, fm_error *reterr) {
+    char path[PATH_MAX];
+    fm_complex_index_row *row = calloc((size_t)c->jobs.n + 1, sizeof *row);
+    if (!row) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the page of all jobs");
+    for (uint32_t i = 0; i < c->jobs.n; i++) {
+        row[i] = c->state[i].shown;
+        row[i].job = c->state[i].why ? c->state[i].called : c->state[i].name;
+        row[i].why = c->state[i].why;
+    }
+    snprintf(path, sizeof path, "%s/index.html", c->set->out);
+    fm_status status = fm_complex_index_write(path, row, c->jobs.n, FM_VERSION, reterr);
+    free(row);
+    return status;
+}
+
 static fm_status make_states(command *c, fm_error *reterr) {
     c->state = calloc(c->jobs.n + 1, sizeof *c->state);
     c->n_seed = calloc(c->jobs.n + 1, sizeof *c->n_seed);
@@ -366,8 +400,11 @@ static fm_status make_states(command *c, fm_error *reterr) {
 }
 
 static void release(command *c) {
-    for (uint32_t i = 0; i < c->jobs.n && c->state; i++)
+    for (uint32_t i = 0; i < c->jobs.n && c->state; i++) {
         free(c->state[i].rows);
+        free(c->state[i].called);
+        free(c->state[i].why);
+    }
     free(c->state);
     free(c->n_seed);
     fm_cofold_work_end(&c->work);
@@ -387,6 +424,7 @@ fm_status fm_cofold_predict(const fm_predict_settings *set, const fm_predict_mod
                                        : predict_alone(&c, options, model, reterr);
     }
     if (!status) status = write_summary(&c, reterr);
+    if (!status) status = write_index(&c, reterr);
     if (status) {
         say_ended(&c, status);
     } else {

@@ -1,7 +1,8 @@
 /* cofold_command.h: `foldmill predict` with weights of AlphaFold 3's network. Complexes come
  * one after the other, each with all seeds. Inputs are those of cofold_jobs.h.
  *
- * OUT/NAME gets the files of each structure and a table of their scores; NAME is that of the job.
+ * OUT gets a table and a page of all jobs, summary.csv and index.html. OUT/NAME gets the files of
+ * each structure and a table of their scores; NAME is that of the job.
  * docs/guide/predict-complexes.md describes the files. */
 #ifndef FM_TRAINER_COFOLD_COMMAND_H
 #define FM_TRAINER_COFOLD_COMMAND_H

@@ -5,7 +5,6 @@
 #include "proto/base/file.h"
 #include "proto/npz.h"
 #include "trainer/predict/complex/disorder.h"
-#include "trainer/predict/complex/page.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -286,23 +285,25 @@ static fm_status copy_best(const fm_cofold_input *input, const fm_cofold_target 
     return status;
 }
 
+fm_complex_page_row fm_cofold_page_row(const fm_cofold_result *r) {
+    return (fm_complex_page_row){.seed = r->seed,
+                                 .sample = r->sample,
+                                 .ranking_score = r->ranking_score,
+                                 .ptm = r->ptm,
+                                 .iptm = r->iptm,
+                                 .mean_plddt = r->mean_plddt,
+                                 .fraction_disordered = r->fraction_disordered,
+                                 .has_clash = r->has_clash};
+}
+
 static fm_status write_page(const fm_cofold_input *input, const fm_cofold_target *target,
                             const fm_cofold_result *results, const uint32_t *order, uint32_t n,
                             const fm_cofold_best *best, fm_error *reterr) {
     char path[FM_COFOLD_PATH_BYTES];
     fm_complex_page_row *row = calloc(n, sizeof *row);
     if (!row) return fm_fail(reterr, FM_ERR_NOMEM, "no memory for the page");
-    for (uint32_t k = 0; k < n; k++) {
-        const fm_cofold_result *r = &results[order[k]];
-        row[k] = (fm_complex_page_row){.seed = r->seed,
-                                       .sample = r->sample,
-                                       .ranking_score = r->ranking_score,
-                                       .ptm = r->ptm,
-                                       .iptm = r->iptm,
-                                       .mean_plddt = r->mean_plddt,
-                                       .fraction_disordered = r->fraction_disordered,
-                                       .has_clash = r->has_clash};
-    }
+    for (uint32_t k = 0; k < n; k++)
+        row[k] = fm_cofold_page_row(&results[order[k]]);
     const fm_complex_page page = {.name = input->name,
                                   .software = target->software,
                                   .n_token = input->layout.n_token,

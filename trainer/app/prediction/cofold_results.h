@@ -5,7 +5,7 @@
 
 #include "trainer/app/prediction/cofold_record.h"
 #include "trainer/infer/cofold.h"
-#include "trainer/predict/complex/files.h"
+#include "trainer/predict/complex/page.h"
 
 /* What the page shows of the best structure so far of those with names. It begins as zeroes, and
  * the caller frees the text. */
@@ -19,6 +19,9 @@ typedef struct fm_cofold_best {
  * of the lower number is better. */
 void fm_cofold_best_offer(fm_cofold_best *best, const fm_cofold_result *result, uint32_t number,
                           fm_cofold_part *part);
+
+/* What pages show of a structure. */
+fm_complex_page_row fm_cofold_page_row(const fm_cofold_result *result);
 
 /* Judges structures of one seed, and writes their files. */
 typedef struct fm_cofold_writer fm_cofold_writer;

@@ -332,6 +332,7 @@ fm_status fm_cofold_complex_finish(fm_cofold_work *w, fm_cofold_complex *c, FILE
     fm_status status =
         fm_cofold_finish(&c->input, &c->target, c->results, n, &c->best, order, reterr);
     if (!status) fm_cofold_summary_put(summary, &c->input, c->results, order, n);
+    c->first = order[0];
     free(order);
     return status;
 }

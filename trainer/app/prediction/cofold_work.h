@@ -46,6 +46,7 @@ typedef struct fm_cofold_complex {
     fm_cofold_result *results; /* [n_seed, n_structure] */
     bool *is_done;             /* [n_structure] of the seed in hand */
     fm_cofold_best best;
+    uint32_t first; /* number of the best result; set by fm_cofold_complex_finish */
 } fm_cofold_complex;
 
 /* The seeds of the command line, else those of the job. */

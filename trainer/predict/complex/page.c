@@ -176,7 +176,7 @@ fm_status fm_complex_page_draw(const fm_complex_prediction *p, char **ret_text, 
 
 static void put_head(FILE *out, const fm_complex_page *page) {
     char tokens[FM_SVG_NUMBER_BYTES], atoms[FM_SVG_NUMBER_BYTES];
-    fm_page_begin(out, page->name, style, fm_view_scripts[0].text);
+    fm_page_begin(out, page->name, "predicted structure", style, fm_view_scripts[0].text);
     fprintf(out, "<p class=\"facts\">%u chain%s, %s token%s, %s atom%s</p>\n", page->n_chain,
             fm_plural(page->n_chain), fm_svg_count(page->n_token, tokens), fm_plural(page->n_token),
             fm_svg_count(page->n_atom, atoms), fm_plural(page->n_atom));
