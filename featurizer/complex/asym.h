@@ -108,7 +108,7 @@ typedef struct fm_asym {
     fm_arena *arena;
     fm_error *reterr;
     const fm_components *components;
-    bool compat, is_prediction; /* fm_assembly_options */
+    bool compat, is_prediction, has_numbered_ligands; /* fm_assembly_options */
     fm_cif_table tables[ASYM_N_TABLE];
     uint32_t n_atom, max_atom, n_residue, max_residue, n_chain, n_entity, n_bond, max_bond;
     fm_asym_atom *atoms;

@@ -107,6 +107,7 @@ static fm_status open_chain(fm_asym *asym, chain_maps *maps, uint32_t i) {
     fm_cif_view seq = residue->key[ASYM_KEY_LABEL_SEQ], author = residue->key[ASYM_KEY_AUTH_ASYM];
     bool is_ligand = !fm_cif_size(seq) || fm_cif_is_unset(&asym->cif, seq);
     if (asym->is_prediction) is_ligand = !asym->entities[*entity].is_polymer;
+    if (asym->has_numbered_ligands) is_ligand |= !asym->entities[*entity].is_polymer;
     if (!is_ligand && !asym->entities[*entity].is_polymer) {
         return fm_asym_fail(asym, FM_ERR_DATA, seq.start,
                             "chain '%.*s' has label_seq_id, but _entity_poly does not have its "

@@ -120,6 +120,7 @@ fm_status fm_assembly_read(fm_bytes text, const fm_components *components,
     asym->components = components;
     asym->compat = options->compat_protenix;
     asym->is_prediction = options->is_prediction;
+    asym->has_numbered_ligands = options->has_numbered_ligands;
     fm_assembly assembly = {0};
     fm_copies copies;
     fm_status status = fm_asym_scan(asym, text);

@@ -10,6 +10,9 @@ typedef struct fm_assembly_options {
      * there are many. A chain is a ligand if its entity is no polymer, as some programs number
      * ligands, too. */
     bool is_prediction;
+    /* A chain whose entity is no polymer is a ligand, also where its atoms have numbers. They must
+     * not have any otherwise. */
+    bool has_numbered_ligands;
 } fm_assembly_options;
 
 /* Reads assembly 1 of a file: its atoms, completed from the components, copies, ids, molecules,

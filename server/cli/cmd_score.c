@@ -15,14 +15,15 @@ static const char description[] =
     "Scores: lDDT of all atoms of each polymer and of each interface (15 Å, and 30 Å with RNA or\n"
     "DNA), DockQ of interfaces of two proteins with fnat, iRMSD and LRMSD, and the RMSD of each\n"
     "ligand after superposition of its pocket.\n\n"
-    "Chains correspond if they have the same components with the same numbers. A predicted "
-    "polymer\n"
-    "without a true chain is refused, and so are more chains of a kind than the truth has. What "
-    "is\n"
-    "left out is counted: atoms without a known true position, true atoms that the prediction\n"
-    "lacks, and chains without counterpart.\n\n"
+    "Chains correspond if they have the same components with the same numbers. Other predicted\n"
+    "polymers are aligned with the true ones, and residues that are not the same are left out. A\n"
+    "polymer is refused if no true one shares half of the residues of the shorter of both, and so\n"
+    "are more chains of a kind than the truth has. What is left out is counted: residues that are\n"
+    "not aligned, atoms without a known true position, true atoms that the prediction lacks, and\n"
+    "chains without counterpart.\n\n"
     "--json prints one object: predicted, truth, lddt, chains [{chain, kind, true_chain, atoms,\n"
-    "scored, lddt, pocket_rmsd, pocket_chain}], interfaces [{a, b, lddt, and of proteins dockq,\n"
+    "scored, lddt, pocket_rmsd, pocket_chain, and of aligned ones residues, same_residues,\n"
+    "true_residues}], interfaces [{a, b, lddt, and of proteins dockq,\n"
     "fnat, irmsd, lrmsd, contacts}], means, left_out {atoms_without_truth, atoms_not_predicted,\n"
     "predicted_chains, true_chains}.\n\n"
     "Exit codes: 0 compared, 1 refused, 2 bad usage.\n\n"
@@ -32,7 +33,8 @@ static const char description[] =
 static fm_status read_structure(const char *path, const fm_components *components,
                                 bool is_prediction, fm_arena *arena, fm_assembly *assembly,
                                 fm_error *reterr) {
-    const fm_assembly_options options = {.is_prediction = is_prediction};
+    const fm_assembly_options options = {.is_prediction = is_prediction,
+                                         .has_numbered_ligands = true};
     fm_bytes text = {0};
     fm_status status = fm_cli_read_input(path, arena, &text, reterr);
     if (status) return status;

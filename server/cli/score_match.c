@@ -3,6 +3,7 @@
 
 #include "featurizer/complex/features.h"
 #include "proto/base/plural.h"
+#include "server/cli/score_align.h"
 
 #include <assert.h>
 #include <string.h>
@@ -88,6 +89,10 @@ typedef struct chain_kinds {
     uint32_t *of_predicted; /* [chains of the prediction]: the kind's first true chain, or NONE */
     uint32_t *of_true;      /* [chains of the truth]: the same */
     uint32_t *model; /* [chains of the truth], of a kind: its first predicted chain, or NONE */
+    /* [chains of the truth], of a kind that was aligned: the place in it of each residue of the
+     * model, or NONE; NULL where all places are equal. */
+    const uint32_t **place;
+    uint32_t *n_same; /* [chains of the prediction]: as in fm_score_match */
 } chain_kinds;
 
 static fm_status check_counts(const fm_assembly *predicted, const fm_assembly *truth,
@@ -110,27 +115,86 @@ static fm_status check_counts(const fm_assembly *predicted, const fm_assembly *t
     return FM_OK;
 }
 
+/* Finds the true chain that is nearest to a polymer without a chain of the same residues. */
+static fm_status find_nearest(const fm_assembly *predicted, uint32_t chain,
+                              const fm_assembly *truth, fm_arena *arena, const chain_kinds *kinds,
+                              uint32_t *ret_kind, fm_chain_alignment *ret_alignment,
+                              fm_error *reterr) {
+    *ret_kind = NONE;
+    const uint32_t n = count_residues(predicted, chain);
+    for (uint32_t c = 0; c < truth->n_chain; c++) {
+        const uint32_t n_true = count_residues(truth, c), shorter = n < n_true ? n : n_true;
+        fm_chain_alignment found;
+        const bool is_of_kind = polymer_of(truth, c) == polymer_of(predicted, chain);
+        if (kinds->of_true[c] != c || !is_of_kind) continue;
+        fm_status status = fm_chain_align(predicted, chain, truth, c, arena, &found, reterr);
+        if (status) return status;
+        const bool is_near = found.n_same > 0 && 2 * found.n_same >= shorter;
+        if (!is_near || (*ret_kind != NONE && found.score <= ret_alignment->score)) continue;
+        *ret_kind = c;
+        *ret_alignment = found;
+    }
+    return FM_OK;
+}
+
+/* Aligns a polymer. Others of the same residues take the alignment of the first. */
+static fm_status align(const fm_assembly *predicted, uint32_t chain, const fm_assembly *truth,
+                       fm_arena *arena, chain_kinds *kinds, fm_error *reterr) {
+    fm_chain_alignment found;
+    uint32_t kind;
+    fm_status status = find_nearest(predicted, chain, truth, arena, kinds, &kind, &found, reterr);
+    if (status) return status;
+    if (kind == NONE) return fail_alone(predicted, chain, truth, reterr);
+    const uint32_t model = kinds->model[kind];
+    if (model != NONE && !corresponds(predicted, chain, predicted, model)) {
+        return fm_fail(reterr, FM_ERR_DATA,
+                       "chains %s and %s have different residues and are both nearest to true "
+                       "chain %s, expected one of them",
+                       predicted->chains[model].id, predicted->chains[chain].id,
+                       truth->chains[kind].id);
+    }
+    kinds->of_predicted[chain] = kind;
+    kinds->n_same[chain] = found.n_same;
+    kinds->place[kind] = found.place;
+    return FM_OK;
+}
+
+/* Chains with the same residues come first, so that an alignment cannot take their true chain. */
+static fm_status find_predicted(const fm_assembly *predicted, const fm_assembly *truth,
+                                fm_arena *arena, chain_kinds *kinds, fm_error *reterr) {
+    for (uint32_t c = 0; c < predicted->n_chain; c++) {
+        const uint32_t kind = find_first(predicted, c, truth);
+        kinds->of_predicted[c] = kind;
+        kinds->n_same[c] = NONE;
+        if (kind != NONE && kinds->model[kind] == NONE) kinds->model[kind] = c;
+    }
+    fm_status status = FM_OK;
+    for (uint32_t c = 0; c < predicted->n_chain && !status; c++) {
+        if (kinds->of_predicted[c] != NONE || polymer_of(predicted, c) == FM_POLYMER_NONE) continue;
+        status = align(predicted, c, truth, arena, kinds, reterr);
+        const uint32_t kind = kinds->of_predicted[c];
+        if (!status && kinds->model[kind] == NONE) kinds->model[kind] = c;
+    }
+    return status;
+}
+
 static fm_status find_kinds(const fm_assembly *predicted, const fm_assembly *truth, fm_arena *arena,
                             chain_kinds *kinds, fm_error *reterr) {
     kinds->of_predicted = fm_arena_alloc_array(arena, predicted->n_chain, sizeof(uint32_t));
     kinds->of_true = fm_arena_alloc_array(arena, truth->n_chain, sizeof(uint32_t));
     kinds->model = fm_arena_alloc_array(arena, truth->n_chain, sizeof(uint32_t));
-    if (!kinds->of_predicted || !kinds->of_true || !kinds->model) {
+    kinds->place = fm_arena_calloc(arena, truth->n_chain, sizeof(uint32_t *));
+    kinds->n_same = fm_arena_alloc_array(arena, predicted->n_chain, sizeof(uint32_t));
+    if (!kinds->of_predicted || !kinds->of_true || !kinds->model || !kinds->place ||
+        !kinds->n_same) {
         return fm_arena_full(arena, reterr);
     }
     for (uint32_t c = 0; c < truth->n_chain; c++) {
         kinds->of_true[c] = find_first(truth, c, truth);
         kinds->model[c] = NONE;
     }
-    for (uint32_t c = 0; c < predicted->n_chain; c++) {
-        const uint32_t kind = find_first(predicted, c, truth);
-        kinds->of_predicted[c] = kind;
-        if (kind == NONE && polymer_of(predicted, c) != FM_POLYMER_NONE) {
-            return fail_alone(predicted, c, truth, reterr);
-        }
-        if (kind != NONE && kinds->model[kind] == NONE) kinds->model[kind] = c;
-    }
-    return check_counts(predicted, truth, kinds, reterr);
+    fm_status status = find_predicted(predicted, truth, arena, kinds, reterr);
+    return status ? status : check_counts(predicted, truth, kinds, reterr);
 }
 
 /* -- atoms that count */
@@ -144,11 +208,14 @@ static uint32_t find_atom(const fm_assembly *assembly, uint32_t residue, int32_t
 }
 
 /* Returns the atom of a chain that corresponds to one of the model, a chain of the prediction, or
- * NONE where it is not there or not resolved. */
+ * NONE where it is not there or not resolved. `places`: of the model's residues in the chain, or
+ * NULL. */
 static uint32_t find_resolved(const fm_assembly *predicted, uint32_t model, uint32_t atom,
-                              const fm_assembly *assembly, uint32_t chain) {
+                              const fm_assembly *assembly, uint32_t chain, const uint32_t *places) {
     const fm_assembly_atom *own = &predicted->atoms[atom];
-    const uint32_t place = own->residue - predicted->chains[model].first_residue;
+    uint32_t place = own->residue - predicted->chains[model].first_residue;
+    if (places) place = places[place];
+    if (place == NONE) return NONE;
     const uint32_t found =
         find_atom(assembly, assembly->chains[chain].first_residue + place, own->in_component);
     return found != NONE && assembly->atoms[found].is_resolved ? found : NONE;
@@ -164,7 +231,7 @@ static void mark_counted(const fm_assembly *predicted, const chain_kinds *kinds,
         const uint32_t end = fm_assembly_chain_end_atom(predicted, model);
         for (uint32_t atom = predicted->chains[model].first_atom; atom < end; atom++) {
             if (predicted->atoms[atom].in_component < 0) continue;
-            bool has = find_resolved(predicted, model, atom, predicted, c) != NONE;
+            bool has = find_resolved(predicted, model, atom, predicted, c, NULL) != NONE;
             is_counted[atom] = (c == model || is_counted[atom]) && has;
         }
     }
@@ -208,9 +275,9 @@ static bool is_backbone(const fm_assembly *assembly, const fm_assembly_atom *ato
 
 /* Appends an atom of the model, with the position that `chain` of `from` has. */
 static void append_atom(layout *out, uint32_t model, uint32_t atom, const fm_assembly *from,
-                        uint32_t chain) {
+                        uint32_t chain, const uint32_t *places) {
     static const float nowhere[3];
-    const uint32_t found = find_resolved(out->predicted, model, atom, from, chain);
+    const uint32_t found = find_resolved(out->predicted, model, atom, from, chain, places);
     const float *position = found == NONE ? nowhere : from->atoms[found].position;
     memcpy(out->position + 3 * out->n_atom, position, sizeof nowhere);
     out->resolved[out->n_atom] = found == NONE ? 0 : 1;
@@ -220,7 +287,7 @@ static void append_atom(layout *out, uint32_t model, uint32_t atom, const fm_ass
 
 /* Appends the tokens of a chain, which are those of its model that have atoms that count. */
 static void append_chain(layout *out, uint32_t model, const fm_assembly *from, uint32_t chain,
-                         int64_t asym_id, int64_t entity_id) {
+                         const uint32_t *places, int64_t asym_id, int64_t entity_id) {
     const fm_assembly *p = out->predicted;
     for (uint32_t t = p->chains[model].first_token; t < end_token(p, model); t++) {
         const fm_assembly_token *token = &p->tokens[t];
@@ -229,7 +296,7 @@ static void append_chain(layout *out, uint32_t model, const fm_assembly *from, u
         for (uint32_t atom = token->first_atom; atom < token->first_atom + token->n_atom; atom++) {
             if (!out->is_counted[atom]) continue;
             if (atom == token->centre) centre = out->n_atom;
-            append_atom(out, model, atom, from, chain);
+            append_atom(out, model, atom, from, chain, places);
         }
         if (out->n_atom == first) continue;
         out->asym_id[out->n_token] = asym_id;
@@ -342,14 +409,14 @@ static fm_status lay_out(const fm_assembly *predicted, const fm_assembly *truth,
     }
     for (uint32_t c = 0; c < truth->n_chain; c++) {
         const uint32_t kind = kinds->of_true[c], model = kinds->model[kind];
-        if (model != NONE) append_chain(known, model, truth, c, c, kind);
+        if (model != NONE) append_chain(known, model, truth, c, kinds->place[kind], c, kind);
     }
     for (uint32_t c = 0; c < predicted->n_chain; c++) {
         const uint32_t kind = kinds->of_predicted[c];
         const int64_t before = made->n_token;
         if (kind == NONE) continue;
-        append_chain(made, kinds->model[kind], predicted, c, number_of_name(predicted, c, truth),
-                     kind);
+        append_chain(made, kinds->model[kind], predicted, c, NULL,
+                     number_of_name(predicted, c, truth), kind);
         if (made->n_token > before) chain[match->n_chain++] = c;
     }
     match->chain = chain;
@@ -402,6 +469,7 @@ fm_status fm_score_match_make(const fm_assembly *predicted, const fm_assembly *t
                                        .kind = made.kind,
                                        .residue = made.residue,
                                        .is_backbone = made.is_backbone};
+    match.n_same = kinds.n_same;
     if (!match.pair.predicted || !match.pair.truth) return fm_arena_full(arena, reterr);
     *ret_match = match;
     return FM_OK;

@@ -75,6 +75,26 @@ static void print_chains(const fm_score_report *r) {
     }
 }
 
+static uint32_t count_residues(const fm_assembly *assembly, uint32_t chain) {
+    const uint32_t end = chain + 1 < assembly->n_chain ? assembly->chains[chain + 1].first_residue
+                                                       : assembly->n_residue;
+    return end - assembly->chains[chain].first_residue;
+}
+
+/* Chains that were aligned, because no true one has the same residues. */
+static void print_aligned(const fm_score_report *r) {
+    for (int64_t c = 0; c < r->comparison->n_chain; c++) {
+        const uint32_t chain = r->match->chain[c], n_same = r->match->n_same[chain];
+        const int64_t copy = r->comparison->chains[c].copy;
+        if (n_same == UINT32_MAX || copy < 0) continue;
+        printf(
+            "aligned: %u residue%s of chain %s, which has %u, with those of true chain %s, which "
+            "has %u; the others are left out\n",
+            n_same, fm_plural(n_same), name_of(r, c), count_residues(r->predicted, chain),
+            r->truth->chains[copy].id, count_residues(r->truth, (uint32_t)copy));
+    }
+}
+
 static void print_interfaces(const fm_score_report *r) {
     if (r->comparison->n_interface == 0) return;
     puts("\ninterface         kinds              lDDT   DockQ    fnat    iRMSD    LRMSD");
@@ -144,6 +164,7 @@ static void print_tables(const fm_score_report *r, const fm_complex_means *means
     print_interfaces(r);
     print_means(means);
     putchar('\n');
+    print_aligned(r);
     if (out->n_unknown) {
         printf("left out: %llu predicted atom%s without a known true position\n",
                (unsigned long long)out->n_unknown, fm_plural(out->n_unknown));
@@ -157,6 +178,15 @@ static void print_tables(const fm_score_report *r, const fm_complex_means *means
 }
 
 /* -- JSON */
+
+static void put_aligned(fm_json_writer *json, const fm_score_report *r, int64_t c) {
+    const uint32_t chain = r->match->chain[c];
+    const int64_t copy = r->comparison->chains[c].copy;
+    if (r->match->n_same[chain] == UINT32_MAX || copy < 0) return;
+    fm_json_put_u64(json, "residues", count_residues(r->predicted, chain));
+    fm_json_put_u64(json, "same_residues", r->match->n_same[chain]);
+    fm_json_put_u64(json, "true_residues", count_residues(r->truth, (uint32_t)copy));
+}
 
 static void put_chains(fm_json_writer *json, const fm_score_report *r) {
     fm_json_open_array(json, "chains");
@@ -173,6 +203,7 @@ static void put_chains(fm_json_writer *json, const fm_score_report *r) {
         fm_json_put_f64(json, "pocket_rmsd", chain->pocket_rmsd, RMSD_DIGITS);
         fm_json_put_string(json, "pocket_chain",
                            chain->pocket_chain < 0 ? NULL : name_of(r, chain->pocket_chain));
+        put_aligned(json, r, c);
         fm_json_close(json);
     }
     fm_json_close(json);

@@ -130,6 +130,56 @@ what_is_left_out_is_counted() {
     says 'left out: 1 true chain without counterpart: . (NAG)' out
 }
 
+# A file as truth whose ligands have numbers, as Protenix writes them.
+numbered_ligands_are_ligands_of_the_truth() {
+    # shellcheck disable=SC2016 # the code is of awk
+    change 1hho 'if (number == ".") $at["label_seq_id"] = 1' >numbered.cif
+    foldmill score "$entries/1hho.cif" numbered.cif --components "$components" --json >out
+    holds 's["lddt"] == 1 and c["D"]["pocket_rmsd"] == 0 and c["D"]["true_chain"] == "D"'
+    holds 's["left_out"]["true_chains"] == [] == s["left_out"]["predicted_chains"]'
+}
+
+# Light chains without their first five residues, and with alanine in place of the tenth.
+other_residues_are_aligned() {
+    cat >other.py <<'END'
+import sys
+at, table, kept = [], None, []
+for line in open(sys.argv[1]):
+    if line.startswith(("loop_", "#")):
+        table, at = None, []
+    elif line.startswith("_"):
+        table = line.split(".")[0]
+        at.append(line.split(".")[1].split()[0])
+    if table == "_struct_conn":
+        if kept[-1].startswith("loop_"):
+            kept.pop()
+        continue
+    f = line.split()
+    row = dict(zip(at, f)) if table in ("_atom_site", "_entity_poly_seq") and line[0] != "_" else {}
+    entity = row.get("label_entity_id", row.get("entity_id"))
+    if len(f) == len(at) and entity == "1":
+        key, comp = ("num", "mon_id") if table == "_entity_poly_seq" else ("label_seq_id", "label_comp_id")
+        n = int(row[key])
+        if n <= 5:
+            continue
+        if n == 10:
+            if row.get("label_atom_id", "CA") not in ("N", "CA", "C", "O", "CB"):
+                continue
+            f[at.index(comp)] = "ALA"
+        f[at.index(key)] = str(n - 5)
+        line = " ".join(f) + "\n"
+    kept.append(line)
+sys.stdout.writelines(kept)
+END
+    /usr/bin/python3 other.py "$entries/1igt.cif" >other.cif
+    score other.cif 1igt
+    holds 'c["A"]["residues"] == c["A"]["true_residues"] - 5 == c["A"]["same_residues"] + 1'
+    holds 's["lddt"] == 1 and c["A"]["lddt"] == 1 and i["AB"]["dockq"] == 1 and "residues" not in c["B"]'
+    holds 's["left_out"]["atoms_without_truth"] == 10 and s["left_out"]["atoms_not_predicted"] > 60'
+    foldmill score other.cif "$entries/1igt.cif" --components "$components" >out
+    says 'aligned: 208 residues of chain A, which has 209, with those of true chain A, which has 214' out
+}
+
 what_does_not_correspond_is_refused() {
     expect 1 'foldmill score: '"$entries/1hho.cif: chain A has no true chain with the same residues" \
         foldmill score "$entries/1hho.cif" "$entries/1igt.cif" --components "$components"
@@ -144,4 +194,5 @@ what_does_not_correspond_is_refused() {
 }
 
 run_tests dockq_is_that_of_the_program exchanged_names_are_perfect lddt_is_that_of_all_pairs \
-    a_prediction_keeps_its_chains what_is_left_out_is_counted what_does_not_correspond_is_refused
+    a_prediction_keeps_its_chains what_is_left_out_is_counted \
+    numbered_ligands_are_ligands_of_the_truth other_residues_are_aligned what_does_not_correspond_is_refused
