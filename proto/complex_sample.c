@@ -74,6 +74,7 @@ typedef struct expander {
     size_t n_array;
     uint64_t extent[EXTENTS]; /* extent[-TOKENS] and so on */
     uint32_t n_left_out;
+    bool is_predicted; /* what a prediction needs, and no more */
     fm_error *error;
 } expander;
 
@@ -261,9 +262,22 @@ static fm_status convert_numbers(expander *e) {
 
 /* -- templates */
 
+static const array_row class_row = {"template_aatype", "|u1", 2, {TEMPLATES, TOKENS}, TO_I64, 0};
+
+/* The features of pairs are 200 times as large as the atoms, so they are computed where they are
+ * used. */
+static fm_status keep_templates(expander *e) {
+    static const array_row atom_rows[] = {
+        {"template_atoms", "<f4", 4, {TEMPLATES, TOKENS, FM_N_TEMPLATE_ATOM, 3}, AS_IS, 0},
+        {"template_atom_mask", "|u1", 2, {TEMPLATES, TOKENS}, AS_IS, 0}};
+    if (e->extent[-TEMPLATES] == 0) return FM_OK;
+    fm_status status = convert(e, &class_row);
+    for (size_t i = 0; i < 2 && !status; i++)
+        status = convert(e, &atom_rows[i]);
+    return status;
+}
+
 static fm_status convert_templates(expander *e) {
-    static const array_row class_row = {"template_aatype",   "|u1",  2,
-                                        {TEMPLATES, TOKENS}, TO_I64, 0};
     const uint64_t n_template = e->extent[-TEMPLATES], n = e->extent[-TOKENS], n_pair = n * n;
     const fm_npy *atoms, *mask;
     if (n_template == 0) return FM_OK;
@@ -393,8 +407,12 @@ static fm_status read_extent(expander *e, const char *name, int which, uint64_t 
 
 static fm_status read_extents(expander *e) {
     const fm_npy *templates = find(e->from, "template_aatype");
-    fm_status status = read_extent(e, "asym_id", TOKENS, FM_COMPLEX_SAMPLE_TOKENS);
-    if (!status) status = read_extent(e, "atom_to_token_idx", ATOMS, FM_COMPLEX_SAMPLE_ATOMS);
+    const uint64_t most_tokens =
+        e->is_predicted ? FM_COMPLEX_PREDICTED_TOKENS : FM_COMPLEX_SAMPLE_TOKENS;
+    const uint64_t most_atoms =
+        e->is_predicted ? FM_COMPLEX_PREDICTED_ATOMS : FM_COMPLEX_SAMPLE_ATOMS;
+    fm_status status = read_extent(e, "asym_id", TOKENS, most_tokens);
+    if (!status) status = read_extent(e, "atom_to_token_idx", ATOMS, most_atoms);
     if (!status) status = read_extent(e, "msa", ROWS, FM_COMPLEX_SAMPLE_ROWS);
     if (!status && templates && templates->rank > 0 && templates->shape[0] > 0) {
         status = read_extent(e, "template_aatype", TEMPLATES, FM_COMPLEX_SAMPLE_TEMPLATES);
@@ -402,25 +420,39 @@ static fm_status read_extents(expander *e) {
     return status;
 }
 
+static fm_status expand(expander *e) {
+    fm_status status = read_extents(e);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0] && !status; i++)
+        status = convert(e, &rows[i]);
+    if (!status) {
+        status = convert_pairs(e, "token_bonds_pairs", "token_bonds", e->extent[-TOKENS], true);
+    }
+    if (!status) status = convert_deletions(e);
+    if (!status) status = convert_resolution(e);
+    if (!status) status = convert_numbers(e);
+    if (status || e->is_predicted) return status ? status : keep_templates(e);
+    status = convert_pairs(e, "bond_mask_pairs", "bond_mask", e->extent[-ATOMS], false);
+    if (!status) status = convert_templates(e);
+    return status ? status : convert_orders(e);
+}
+
+fm_status fm_complex_sample_expand_predicted(const fm_npz *compact, fm_arena *arena,
+                                             fm_npz *ret_whole, fm_error *reterr) {
+    expander e = {.from = compact, .arena = arena, .is_predicted = true, .error = reterr};
+    e.arrays = fm_arena_alloc_array(arena, ROOM, sizeof *e.arrays);
+    if (!e.arrays) return fm_arena_full(arena, reterr);
+    fm_status status = expand(&e);
+    if (status) return status;
+    *ret_whole = (fm_npz){e.n_array, e.arrays};
+    return FM_OK;
+}
+
 fm_status fm_complex_sample_expand(const fm_npz *compact, fm_arena *arena, fm_npz *ret_whole,
                                    uint32_t *ret_n_left_out, fm_error *reterr) {
     expander e = {.from = compact, .arena = arena, .error = reterr};
     e.arrays = fm_arena_alloc_array(arena, ROOM, sizeof *e.arrays);
     if (!e.arrays) return fm_arena_full(arena, reterr);
-    fm_status status = read_extents(&e);
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0] && !status; i++)
-        status = convert(&e, &rows[i]);
-    if (!status) {
-        status = convert_pairs(&e, "token_bonds_pairs", "token_bonds", e.extent[-TOKENS], true);
-    }
-    if (!status) {
-        status = convert_pairs(&e, "bond_mask_pairs", "bond_mask", e.extent[-ATOMS], false);
-    }
-    if (!status) status = convert_deletions(&e);
-    if (!status) status = convert_resolution(&e);
-    if (!status) status = convert_numbers(&e);
-    if (!status) status = convert_templates(&e);
-    if (!status) status = convert_orders(&e);
+    fm_status status = expand(&e);
     if (status) return status;
     *ret_whole = (fm_npz){e.n_array, e.arrays};
     if (ret_n_left_out) *ret_n_left_out = e.n_left_out;

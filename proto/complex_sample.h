@@ -17,6 +17,9 @@
 enum {
     FM_COMPLEX_SAMPLE_TOKENS = 4096,
     FM_COMPLEX_SAMPLE_ATOMS = 11585, /* the whole form's matrix of bonds takes 1 GiB */
+    /* For a prediction: the matrix of bonds between tokens takes 1 GiB. */
+    FM_COMPLEX_PREDICTED_TOKENS = 16384,
+    FM_COMPLEX_PREDICTED_ATOMS = 262144,
     FM_COMPLEX_SAMPLE_ROWS = 65536,
     FM_COMPLEX_SAMPLE_TEMPLATES = 20,
 };
@@ -43,5 +46,11 @@ FM_MUST_USE fm_status fm_complex_sample_list(const fm_sample *sample, uint32_t n
 FM_MUST_USE fm_status fm_complex_sample_expand(const fm_npz *compact, fm_arena *arena,
                                                fm_npz *ret_whole, uint32_t *ret_n_left_out,
                                                fm_error *reterr);
+
+/* The same for a prediction, which reads no labels and may be larger: bond_mask and the orders of
+ * atoms are left out, and templates stay as atoms: template_aatype is converted, template_atoms and
+ * template_atom_mask are borrowed from `compact`. */
+FM_MUST_USE fm_status fm_complex_sample_expand_predicted(const fm_npz *compact, fm_arena *arena,
+                                                         fm_npz *ret_whole, fm_error *reterr);
 
 #endif

@@ -68,7 +68,7 @@
 #define FM_LIMIT_N_JOB_BOND 1000u
 #define FM_LIMIT_N_JOB_SEED 10000u
 /* Tokens of a job. */
-#define FM_LIMIT_N_JOB_TOKEN 5120u
+#define FM_LIMIT_N_JOB_TOKEN 16384u
 /* Templates of an entity; AlphaFold 3 takes 20. */
 #define FM_LIMIT_N_JOB_TEMPLATE 20u
 /* A user's components, and the atoms of one. */

@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdbool.h>
+#include <stddef.h>
 
 static const float FIRST_EDGE = 3.25f, EDGE_STEP = 1.25f; /* Å; every edge is exact in float */
 static const float NORM_FLOOR = 1e-6f;
@@ -72,24 +73,23 @@ static uint8_t bin_of(const float *a, const float *b) {
     return (uint8_t)(bin < FM_N_TEMPLATE_BIN ? bin : FM_N_TEMPLATE_BIN - 1);
 }
 
-static void list_row(const fm_template_atoms *atoms, uint32_t n, uint32_t i,
-                     const fm_template_pairs *ret) {
+void fm_template_pairs_row(const fm_template_atoms *atoms, uint32_t n, uint32_t i,
+                           const fm_template_pairs *ret) {
     bool has_beta = atoms->mask[i] >> FM_TEMPLATE_BETA & 1;
     bool has_frame = (atoms->mask[i] & FRAME) == FRAME;
     frame f = frame_of(atoms, i);
     for (uint32_t j = 0; j < n; j++) {
-        uint64_t at = (uint64_t)i * n + j;
         bool both_beta = has_beta && atoms->mask[j] >> FM_TEMPLATE_BETA & 1;
         bool both_frames = has_frame && (atoms->mask[j] & FRAME) == FRAME;
-        if (ret->beta_mask) ret->beta_mask[at] = both_beta;
-        if (ret->frame_mask) ret->frame_mask[at] = both_frames;
+        if (ret->beta_mask) ret->beta_mask[j] = both_beta;
+        if (ret->frame_mask) ret->frame_mask[j] = both_frames;
         if (ret->bin) {
-            ret->bin[at] = both_beta ? bin_of(position_of(atoms, i, FM_TEMPLATE_BETA),
-                                              position_of(atoms, j, FM_TEMPLATE_BETA))
-                                     : FM_TEMPLATE_BIN_NONE;
+            ret->bin[j] = both_beta ? bin_of(position_of(atoms, i, FM_TEMPLATE_BETA),
+                                             position_of(atoms, j, FM_TEMPLATE_BETA))
+                                    : FM_TEMPLATE_BIN_NONE;
         }
         if (!ret->unit_vector) continue;
-        float *unit = ret->unit_vector + at * 3, d[3];
+        float *unit = ret->unit_vector + (uint64_t)j * 3, d[3];
         subtract(position_of(atoms, j, FM_TEMPLATE_CA), position_of(atoms, i, FM_TEMPLATE_CA), d);
         for (int k = 0; k < 3; k++)
             unit[k] = dot(f.axis[k], d);
@@ -102,6 +102,14 @@ static void list_row(const fm_template_atoms *atoms, uint32_t n, uint32_t i,
 
 void fm_template_pairs_list(const fm_template_atoms *atoms, uint32_t n_token,
                             const fm_template_pairs *ret_pairs) {
-    for (uint32_t i = 0; i < n_token; i++)
-        list_row(atoms, n_token, i, ret_pairs);
+    const fm_template_pairs *all = ret_pairs;
+    for (uint32_t i = 0; i < n_token; i++) {
+        const uint64_t at = (uint64_t)i * n_token;
+        const fm_template_pairs row = {.bin = all->bin ? all->bin + at : NULL,
+                                       .beta_mask = all->beta_mask ? all->beta_mask + at : NULL,
+                                       .frame_mask = all->frame_mask ? all->frame_mask + at : NULL,
+                                       .unit_vector =
+                                           all->unit_vector ? all->unit_vector + 3 * at : NULL};
+        fm_template_pairs_row(atoms, n_token, i, &row);
+    }
 }

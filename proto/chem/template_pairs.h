@@ -42,4 +42,8 @@ typedef struct fm_template_pairs {
 void fm_template_pairs_list(const fm_template_atoms *atoms, uint32_t n_token,
                             const fm_template_pairs *ret_pairs);
 
+/* Fills row i: the outputs are [n_token], and unit_vector [n_token, 3]. */
+void fm_template_pairs_row(const fm_template_atoms *atoms, uint32_t n_token, uint32_t i,
+                           const fm_template_pairs *ret_row);
+
 #endif

@@ -137,7 +137,7 @@ static fm_status time_size(bench *b, int64_t n_token, fm_error *reterr) {
     config.n_token = n_token;
     config.n_atom = sizes.n_atom;
     config.n_msa = sizes.n_msa;
-    status = bench_make_complex(&arena, &config, 1, &features, reterr);
+    status = bench_make_complex(&arena, &config, 1, true, &features, reterr);
     if (!status) status = fm_cofold_find_need(b->cofold, &sizes, &need, reterr);
     if (!status) status = run_twice(b, &features.sample, &times, &heads_s, reterr);
     if (!status) {

@@ -1,7 +1,10 @@
 /* complex_features.c: see complex_features.h. */
 #include "tests/bench/complex_features.h"
 
+#include "proto/chem/template_pairs.h"
+
 #include <math.h>
+#include <string.h>
 
 enum { N_TYPE = 20, CLASSES = 39 };
 
@@ -81,6 +84,20 @@ static void make_templates(maker *m, int64_t n, int64_t n_template, fm_af3_featu
     }
 }
 
+/* Templates whose atoms are on lines of their own, and all there. */
+static void make_template_atoms(maker *m, int64_t n, int64_t n_template, fm_af3_features *f) {
+    fm_af3_sample *s = &f->sample;
+    const int64_t count = n_template * n;
+    float *atoms = floats(m, count * FM_N_TEMPLATE_ATOM * 3);
+    uint8_t *mask = zeros(m, count, 1);
+    s->template_aatype = integers(m, count);
+    s->template_atoms = atoms;
+    s->template_atom_mask = mask;
+    for (int64_t i = 0; i < count * FM_N_TEMPLATE_ATOM * 3 && !m->failed; i++)
+        atoms[i] = 20 * draw(m);
+    if (!m->failed) memset(mask, (1 << FM_N_TEMPLATE_ATOM) - 1, (size_t)count);
+}
+
 /* -- atoms */
 
 /* The arrays of all atoms that are not all zero. */
@@ -117,7 +134,7 @@ static void make_positions(maker *m, int64_t n_atom, const int64_t *token, float
     }
 }
 
-static void make_atoms(maker *m, int64_t n, int64_t n_atom, fm_af3_features *f) {
+static void make_atoms(maker *m, int64_t n, int64_t n_atom, bool predicted, fm_af3_features *f) {
     fm_af3_sample *s = &f->sample;
     fm_complex_labels *labels = &f->labels;
     const atom_arrays to = {.token = integers(m, n_atom),
@@ -141,7 +158,7 @@ static void make_atoms(maker *m, int64_t n, int64_t n_atom, fm_af3_features *f) 
     s->distogram_rep_atom_mask = labels->distogram_rep_atom_mask = to.centre;
     labels->pae_rep_atom_mask = labels->plddt_m_rep_atom_mask = to.centre;
     labels->is_dna = labels->is_rna = labels->is_ligand = integers(m, n_atom);
-    labels->bond_mask = integers(m, n_atom * n_atom);
+    if (!predicted) labels->bond_mask = integers(m, n_atom * n_atom);
     labels->frame_atom_index = to.frame;
     labels->coordinate = to.x;
     if (m->failed) return;
@@ -155,7 +172,7 @@ static void make_atoms(maker *m, int64_t n, int64_t n_atom, fm_af3_features *f) 
 }
 
 fm_status bench_make_complex(fm_arena *arena, const fm_af3_config *c, uint32_t most_cycles,
-                             fm_af3_features *ret_features, fm_error *reterr) {
+                             bool predicted, fm_af3_features *ret_features, fm_error *reterr) {
     maker m = {.arena = arena, .state = 12345};
     *ret_features = (fm_af3_features){.n_cycle = 1};
     fm_af3_sample *s = &ret_features->sample;
@@ -167,7 +184,7 @@ fm_status bench_make_complex(fm_arena *arena, const fm_af3_config *c, uint32_t m
     labels->resolution = 2;
     make_tokens(&m, c->n_token, ret_features);
     make_msa(&m, c->n_token, c->n_msa, most_cycles, ret_features);
-    make_templates(&m, c->n_token, c->n_template, ret_features);
-    make_atoms(&m, c->n_token, c->n_atom, ret_features);
+    (predicted ? make_template_atoms : make_templates)(&m, c->n_token, c->n_template, ret_features);
+    make_atoms(&m, c->n_token, c->n_atom, predicted, ret_features);
     return m.failed ? fm_arena_full(arena, reterr) : FM_OK;
 }

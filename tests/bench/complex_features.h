@@ -6,9 +6,10 @@
 #include "trainer/step/af3/features.h"
 
 /* Makes the features in the arena, which must have room for them. Every cycle reads n_msa rows.
- * The numbers of cycles and of the slot are 1 and 0. FM_ERR_LIMIT. */
+ * The numbers of cycles and of the slot are 1 and 0. `predicted`: as a prediction reads them, with
+ * templates of atoms and without bonds of atoms. FM_ERR_LIMIT. */
 FM_MUST_USE fm_status bench_make_complex(fm_arena *arena, const fm_af3_config *config,
-                                         uint32_t most_cycles, fm_af3_features *ret_features,
-                                         fm_error *reterr);
+                                         uint32_t most_cycles, bool predicted,
+                                         fm_af3_features *ret_features, fm_error *reterr);
 
 #endif

@@ -162,7 +162,7 @@ static fm_status create(bench *b, const fm_train_config *config, fm_error *reter
     char text[512];
     fm_af3_trainer_describe(b->trainer, text, sizeof text);
     describe_memory(b->set, text, fm_af3_trainer_memory_bytes(b->trainer), kernels->device, before);
-    return bench_make_complex(&b->arena, &config->af3, MOST_CYCLES, &b->features, reterr);
+    return bench_make_complex(&b->arena, &config->af3, MOST_CYCLES, false, &b->features, reterr);
 }
 
 static fm_status run(bench *b, const fm_train_config *config, fm_error *reterr) {

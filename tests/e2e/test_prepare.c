@@ -120,6 +120,18 @@ static void several_jobs_are_predicted(void **state) {
         0);
 }
 
+/* A complex that is larger than any of training is read, and the plan of memory refuses it. */
+static void large_complexes_are_planned(void **state) {
+    (void)state;
+    assert_int_equal(
+        run("printf '[{\"name\":\"large\",\"sequences\":[{\"proteinChain\":{\"sequence\":\"%s\"}},"
+            "{\"ion\":{\"ion\":\"ZN\",\"count\":1200}}]}]' \"$(printf 'G%.0s' $(seq 3000))\" "
+            ">large.json && exits 1 $p large.json --single-sequence --device-memory 0.01 --out big "
+            "&& has 'large.npz: a complex of 4200 tokens, 13201 atoms and [0-9]* MSA rows needs "
+            "[0-9.]* GiB of 0.010 GiB' err"),
+        0);
+}
+
 /* Without any job the command fails. */
 static void refused_jobs_alone_fail(void **state) {
     (void)state;
@@ -138,6 +150,7 @@ int main(void) {
         cmocka_unit_test(jobs_are_prepared_or_refused),
         cmocka_unit_test(a_report_has_the_jobs_in_their_order),
         cmocka_unit_test(several_jobs_are_predicted),
+        cmocka_unit_test(large_complexes_are_planned),
         cmocka_unit_test(refused_jobs_alone_fail),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -10,6 +10,7 @@
 #include <assert.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* -- sizes */
@@ -252,7 +253,10 @@ static fm_tensor_ref template_features(af3_unit *u, int64_t n_template, int64_t 
         .template_backbone_frame_mask = floats_of(u, "in.template_backbone_frame_mask")};
     double *values = unit_numbers(u, count);
     memset(values, 0, (size_t)count * sizeof *values);
-    fm_af3_write_templates(&sample, n, 0, &(fm_af3_writer){put_value, values});
+    if (fm_af3_write_templates(&sample, n, 0, &(fm_af3_writer){put_value, values}, &u->arena,
+                               NULL)) {
+        abort();
+    }
     return unit_made(u, u->kernels->act, 4, (int64_t[]){n_template, n, n, FM_AF3_TEMPLATE_PAIR},
                      values);
 }

@@ -3,6 +3,7 @@
 #include "tests/testing/compact_sample.h"
 #include "proto/complex_sample.h"
 #include "tests/trainer/common/golden.h"
+#include "trainer/backend/cpu_threads.h"
 #include "trainer/step/af3/stored.h"
 
 #include <math.h>
@@ -69,6 +70,50 @@ static void the_trainer_reads_it(void **state) {
     assert_true(features.labels.resolution == 0);
     assert_int_equal(features.n_orders, 1);
     assert_int_equal(features.orders[0].order[2], 1);
+}
+
+enum { T_PAIRS = FM_TEST_TEMPLATES * FM_TEST_TOKENS * FM_TEST_TOKENS * FM_AF3_TEMPLATE_PAIR };
+
+static void put_value(void *context, int32_t tensor, int64_t at, double value) {
+    (void)tensor;
+    ((double *)context)[at] = value;
+}
+
+static void write_pairs(fixture *f, const fm_af3_sample *sample, double *values) {
+    const fm_af3_writer to = {put_value, values};
+    memset(values, 0, T_PAIRS * sizeof *values);
+    assert_int_equal(fm_af3_write_templates(sample, FM_TEST_TOKENS, 0, &to, &f->arena, NULL),
+                     FM_OK);
+}
+
+/* A prediction computes the features of template pairs from the atoms, on any number of threads,
+ * and has the bits of a sample that is expanded whole. */
+static void a_prediction_has_the_same_templates(void **state) {
+    fixture *f = *state;
+    fm_af3_features whole, predicted;
+    static double expected[T_PAIRS], found[T_PAIRS];
+    const fm_npy *atoms = fm_test_complex_find(&f->both.compact, "template_atoms");
+    const fm_npy *mask = fm_test_complex_find(&f->both.compact, "template_atom_mask");
+    for (uint64_t i = 0; i < atoms->count; i++)
+        ((float *)(uintptr_t)atoms->data)[i] = (float)(i * 7919 % 400) / 10;
+    for (uint64_t i = 0; i < mask->count; i++)
+        ((uint8_t *)(uintptr_t)mask->data)[i] = i % 3 ? 15 : 9;
+    assert_int_equal(fm_stored_sample_check(&f->both.compact.npz, &f->arena, &whole, NULL), FM_OK);
+    assert_int_equal(
+        fm_stored_sample_check_predicted(&f->both.compact.npz, &f->arena, &predicted, NULL), FM_OK);
+    assert_null(predicted.labels.bond_mask);
+    assert_null(predicted.sample.template_distogram);
+    write_pairs(f, &whole.sample, expected);
+    for (int n = 1; n <= 3; n += 2) {
+        fm_cpu_use_threads(n);
+        write_pairs(f, &predicted.sample, found);
+        assert_memory_equal(expected, found, sizeof found);
+    }
+    fm_cpu_use_threads(1);
+    double sum = 0;
+    for (int i = 0; i < T_PAIRS; i++)
+        sum += found[i] * found[i];
+    assert_true(sum > 2 * FM_TEST_TOKENS * FM_TEST_TOKENS * FM_TEST_TEMPLATES);
 }
 
 /* A group of more than 64 atoms keeps its labels, and is counted. */
@@ -165,6 +210,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(both_forms_are_equal, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_trainer_reads_it, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_prediction_has_the_same_templates, set_up, tear_down),
         cmocka_unit_test_setup_teardown(large_groups_are_left_out, set_up, tear_down),
         cmocka_unit_test_setup_teardown(faults_are_named, set_up, tear_down),
     };

@@ -157,7 +157,7 @@ fm_status fm_cofold_input_read(const char *path, fm_cofold_input *ret_input, fm_
     fm_npz npz;
     fm_status status = read_archive(path, input, &npz, reterr);
     if (status) return status;
-    status = fm_stored_sample_check(&npz, &input->arena, &input->features, reterr);
+    status = fm_stored_sample_check_predicted(&npz, &input->arena, &input->features, reterr);
     if (!status) status = make_layout(&npz, input, reterr);
     if (!status) input->hash = hash_arrays(&npz);
     if (status) fm_error_in(reterr, path);

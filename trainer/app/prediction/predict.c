@@ -415,11 +415,14 @@ static int count_cores(pid_t process) {
 }
 
 /* Without --threads, each process uses its cores. Where the command has fewer cores than ranks,
- * the ranks share all of them, and each uses one thread. */
+ * the ranks share all of them, and each uses one thread. Beside a GPU, threads write features. */
 static int count_threads(const fm_predict_settings *set, bool is_rank) {
-    enum { MOST_CORES = 16 };
+    enum { MOST_CORES = 16, BESIDE_GPU = 8 };
     if (set->threads) return (int)set->threads;
-    if (strcmp(set->device, "cpu") != 0) return 1;
+    if (strcmp(set->device, "cpu") != 0) {
+        const int own = count_cores(is_rank ? getppid() : 0) / set->ranks.n_rank;
+        return own < 1 ? 1 : own < BESIDE_GPU ? own : BESIDE_GPU;
+    }
     if (is_rank && count_cores(getppid()) < set->ranks.n_rank) return 1;
     const int n = count_cores(0);
     return n < MOST_CORES ? n : MOST_CORES;

@@ -1,6 +1,8 @@
 /* sample.c: see sample.h. */
 #include "trainer/model/af3/sample.h"
 
+#include "proto/chem/template_pairs.h"
+#include "trainer/backend/cpu_threads.h"
 #include "trainer/ops/relative_position.h"
 
 #include <assert.h>
@@ -12,45 +14,84 @@ static void put(const fm_af3_writer *to, int32_t tensor, int64_t at, double valu
     to->put(to->context, tensor, at, value);
 }
 
+/* -- rows, which threads share */
+
+typedef struct sharing {
+    const fm_af3_sample *sample;
+    const fm_af3_inputs *in;
+    const fm_af3_writer *to;
+    int64_t N;           /* recorded tokens */
+    int64_t n_structure; /* that are trained side by side */
+    int32_t tensor;      /* of the templates */
+    uint8_t *ids;        /* [FM_RELATIVE_KINDS, n, n]; of templates: room for a row of each part */
+    float *vectors;      /* room for a row of each part, [n, 3] */
+    const int64_t *rows; /* of the MSA */
+    int64_t n_row;
+    int n_part;
+    void (*write)(const struct sharing *s, int part, int64_t row);
+} sharing;
+
+static void write_part(void *context, int part) {
+    const sharing *s = context;
+    const int64_t end = fm_cpu_part_begin(s->n_row, 1, part + 1, s->n_part);
+    for (int64_t row = fm_cpu_part_begin(s->n_row, 1, part, s->n_part); row < end; row++)
+        s->write(s, part, row);
+}
+
+static int count_parts(int64_t n_row) {
+    const int n = fm_cpu_threads();
+    return n < 1 || n_row < n ? 1 : n;
+}
+
+static void write_rows(sharing *s, int64_t n_row,
+                       void (*write)(const sharing *s, int part, int64_t row)) {
+    s->n_row = n_row;
+    s->n_part = count_parts(n_row);
+    s->write = write;
+    fm_cpu_run_parts(write_part, s, s->n_part);
+}
+
 /* -- tokens */
 
-static fm_status write_relative(const fm_af3_sample *s, const fm_af3_config *c,
-                                const fm_af3_inputs *in, const fm_af3_writer *to, fm_arena *scratch,
-                                fm_error *reterr) {
-    int64_t n = s->n_token, N = c->n_token;
-    uint8_t *ids = fm_arena_alloc_array(scratch, (size_t)(FM_RELATIVE_KINDS * n * n), 1);
-    if (!ids) return fm_arena_full(scratch, reterr);
-    fm_relative_position_classes(n, s->asym_id, s->residue_index, s->entity_id, s->sym_id,
-                                 s->token_index, ids);
-    for (int64_t row = 0; row < FM_RELATIVE_KINDS * N; row++) {
-        int64_t kind = row / N, i = row % N;
-        for (int64_t j = 0; j < N; j++) {
-            bool inside = i < n && j < n;
-            put(to, in->relative, row * N + j, inside ? ids[(kind * n + i) * n + j] : NO_CLASS);
-        }
+static void write_relative_row(const sharing *s, int part, int64_t row) {
+    const int64_t n = s->sample->n_token, N = s->N, kind = row / N, i = row % N;
+    (void)part;
+    for (int64_t j = 0; j < N; j++) {
+        bool inside = i < n && j < n;
+        put(s->to, s->in->relative, row * N + j,
+            inside ? s->ids[(kind * n + i) * n + j] : NO_CLASS);
     }
+}
+
+static fm_status write_relative(sharing *s, fm_arena *scratch, fm_error *reterr) {
+    const fm_af3_sample *of = s->sample;
+    const int64_t n = of->n_token;
+    s->ids = fm_arena_alloc_array(scratch, (size_t)(FM_RELATIVE_KINDS * n * n), 1);
+    if (!s->ids) return fm_arena_full(scratch, reterr);
+    fm_relative_position_classes(n, of->asym_id, of->residue_index, of->entity_id, of->sym_id,
+                                 of->token_index, s->ids);
+    write_rows(s, FM_RELATIVE_KINDS * s->N, write_relative_row);
     return FM_OK;
 }
 
-static void write_tokens(const fm_af3_sample *s, const fm_af3_config *c, const fm_af3_inputs *in,
-                         const fm_af3_writer *to) {
-    int64_t n = s->n_token, N = c->n_token;
-    for (int64_t i = 0; i < n; i++) {
-        int64_t first = i * FM_AF3_TOKEN_FEATURES;
-        put(to, in->mask_single, i, 1);
-        for (int64_t k = 0; k < FM_AF3_RESTYPES; k++) {
-            put(to, in->token_features, first + k, s->restype[i * FM_AF3_RESTYPES + k]);
-            put(to, in->token_features, first + FM_AF3_RESTYPES + k,
-                s->profile[i * FM_AF3_RESTYPES + k]);
-        }
-        put(to, in->token_features, first + FM_AF3_TOKEN_FEATURES - 1, s->deletion_mean[i]);
-        for (int64_t j = 0; j < n; j++) {
-            put(to, in->mask_pair, i * N + j, 1);
-            put(to, in->bonds, i * N + j, s->token_bonds[i * n + j]);
-        }
-        for (int64_t k = 0; k < c->n_sample; k++)
-            put(to, in->training.mask, k * N + i, 1);
+static void write_token(const sharing *s, int part, int64_t i) {
+    const fm_af3_sample *of = s->sample;
+    const fm_af3_inputs *in = s->in;
+    const int64_t n = of->n_token, N = s->N, first = i * FM_AF3_TOKEN_FEATURES;
+    (void)part;
+    put(s->to, in->mask_single, i, 1);
+    for (int64_t k = 0; k < FM_AF3_RESTYPES; k++) {
+        put(s->to, in->token_features, first + k, of->restype[i * FM_AF3_RESTYPES + k]);
+        put(s->to, in->token_features, first + FM_AF3_RESTYPES + k,
+            of->profile[i * FM_AF3_RESTYPES + k]);
     }
+    put(s->to, in->token_features, first + FM_AF3_TOKEN_FEATURES - 1, of->deletion_mean[i]);
+    for (int64_t j = 0; j < n; j++) {
+        put(s->to, in->mask_pair, i * N + j, 1);
+        put(s->to, in->bonds, i * N + j, of->token_bonds[i * n + j]);
+    }
+    for (int64_t k = 0; k < s->n_structure; k++)
+        put(s->to, in->training.mask, k * N + i, 1);
 }
 
 /* -- templates */
@@ -65,31 +106,74 @@ enum {
     T_END = T_FRAME + 1
 };
 
-/* Writes the features of pair p = (t, i, j) that are not 0. */
-static void write_template_pair(const fm_af3_sample *s, const fm_af3_writer *to, int32_t tensor,
-                                int64_t first, int64_t p, int64_t i, int64_t j) {
-    const int64_t *type = s->template_aatype + p / (s->n_token * s->n_token) * s->n_token;
-    put(to, tensor, first + T_TYPE_J + type[j], 1);
-    put(to, tensor, first + T_TYPE_I + type[i], 1);
-    if (s->asym_id[i] != s->asym_id[j]) return;
-    const float *bins = s->template_distogram + p * T_BINS, *unit = s->template_unit_vector + 3 * p;
-    for (int k = 0; k < T_BINS; k++)
-        if (bins[k] != 0) put(to, tensor, first + k, (double)bins[k]);
-    put(to, tensor, first + T_BETA, (double)s->template_pseudo_beta_mask[p]);
+/* What a template says of a pair. `bins` has the values of all bins, or is NULL and `bin` is the
+ * one that is 1. */
+typedef struct template_pair {
+    const float *bins, *unit;
+    int bin;
+    double beta, frame;
+} template_pair;
+
+static void write_template_pair(const sharing *s, int64_t first, const template_pair *pair) {
+    for (int k = 0; pair->bins && k < T_BINS; k++)
+        if (pair->bins[k] != 0) put(s->to, s->tensor, first + k, (double)pair->bins[k]);
+    if (!pair->bins && pair->bin < T_BINS) put(s->to, s->tensor, first + pair->bin, 1);
+    if (pair->beta != 0) put(s->to, s->tensor, first + T_BETA, pair->beta);
     for (int k = 0; k < 3; k++)
-        put(to, tensor, first + T_VECTOR + k, (double)unit[k]);
-    put(to, tensor, first + T_FRAME, (double)s->template_backbone_frame_mask[p]);
+        put(s->to, s->tensor, first + T_VECTOR + k, (double)pair->unit[k]);
+    if (pair->frame != 0) put(s->to, s->tensor, first + T_FRAME, pair->frame);
 }
 
-void fm_af3_write_templates(const fm_af3_sample *s, int64_t N, int32_t tensor,
-                            const fm_af3_writer *to) {
-    int64_t n = s->n_token;
+/* Computes a row of a template from its atoms, in the part's room. */
+static fm_template_pairs compute_row(const sharing *s, int part, int64_t t, int64_t i) {
+    const int64_t n = s->sample->n_token;
+    uint8_t *ids = s->ids + 3 * n * part;
+    const fm_template_pairs row = {ids, ids + n, ids + 2 * n, s->vectors + 3 * n * part};
+    const fm_template_atoms atoms = {s->sample->template_atoms + t * n * FM_N_TEMPLATE_ATOM * 3,
+                                     s->sample->template_atom_mask + t * n};
+    fm_template_pairs_row(&atoms, (uint32_t)n, (uint32_t)i, &row);
+    return row;
+}
+
+/* Writes the features of the pairs (t, i, all) that are not 0. */
+static void write_template_row(const sharing *s, int part, int64_t row) {
+    const fm_af3_sample *of = s->sample;
+    const int64_t n = of->n_token, t = row / n, i = row % n;
+    const int64_t *type = of->template_aatype + t * n;
+    fm_template_pairs own = {NULL};
+    if (of->template_atoms) own = compute_row(s, part, t, i);
+    for (int64_t j = 0; j < n; j++) {
+        const int64_t first = ((t * s->N + i) * s->N + j) * FM_AF3_TEMPLATE_PAIR, p = row * n + j;
+        put(s->to, s->tensor, first + T_TYPE_J + type[j], 1);
+        put(s->to, s->tensor, first + T_TYPE_I + type[i], 1);
+        if (of->asym_id[i] != of->asym_id[j]) continue;
+        const template_pair pair =
+            of->template_atoms
+                ? (template_pair){NULL, own.unit_vector + 3 * j, own.bin[j],
+                                  (double)own.beta_mask[j], (double)own.frame_mask[j]}
+                : (template_pair){of->template_distogram + p * T_BINS,
+                                  of->template_unit_vector + 3 * p, 0,
+                                  (double)of->template_pseudo_beta_mask[p],
+                                  (double)of->template_backbone_frame_mask[p]};
+        write_template_pair(s, first, &pair);
+    }
+}
+
+fm_status fm_af3_write_templates(const fm_af3_sample *sample, int64_t N, int32_t tensor,
+                                 const fm_af3_writer *to, fm_arena *scratch, fm_error *reterr) {
+    const int64_t n = sample->n_token, n_row = sample->n_template * n;
+    const size_t mark = fm_arena_mark(scratch), room = (size_t)(n * count_parts(n_row));
+    sharing s = {.sample = sample, .to = to, .N = N, .tensor = tensor};
     static_assert((int)T_END == (int)FM_AF3_TEMPLATE_PAIR, "the features of a template pair");
-    for (int64_t t = 0, p = 0; t < s->n_template; t++)
-        for (int64_t i = 0; i < n; i++)
-            for (int64_t j = 0; j < n; j++, p++)
-                write_template_pair(s, to, tensor, ((t * N + i) * N + j) * FM_AF3_TEMPLATE_PAIR, p,
-                                    i, j);
+    if (n_row == 0) return FM_OK;
+    if (sample->template_atoms) {
+        s.ids = fm_arena_alloc_array(scratch, room, 3);
+        s.vectors = fm_arena_alloc_array(scratch, room, 3 * sizeof(float));
+        if (!s.ids || !s.vectors) return fm_arena_full(scratch, reterr);
+    }
+    write_rows(&s, n_row, write_template_row);
+    fm_arena_rewind(scratch, mark);
+    return FM_OK;
 }
 
 /* -- atoms */
@@ -168,32 +252,45 @@ fm_status fm_af3_write_sample(const fm_af3_sample *sample, const fm_af3_config *
                               const fm_af3_inputs *inputs, const fm_af3_writer *to,
                               fm_arena *scratch, fm_error *reterr) {
     assert(sample->n_token <= config->n_token && sample->n_atom <= config->n_atom);
-    size_t mark = fm_arena_mark(scratch);
-    fm_status status = write_relative(sample, config, inputs, to, scratch, reterr);
+    const size_t mark = fm_arena_mark(scratch);
+    sharing s = {.sample = sample,
+                 .in = inputs,
+                 .to = to,
+                 .N = config->n_token,
+                 .n_structure = config->n_sample};
+    fm_status status = write_relative(&s, scratch, reterr);
     fm_arena_rewind(scratch, mark);
-    if (status) return status;
     assert(inputs->templates < 0 || sample->n_template == config->n_template);
-    if (inputs->templates >= 0) {
-        fm_af3_write_templates(sample, config->n_token, inputs->templates, to);
+    if (!status && inputs->templates >= 0) {
+        status =
+            fm_af3_write_templates(sample, config->n_token, inputs->templates, to, scratch, reterr);
     }
-    write_tokens(sample, config, inputs, to);
+    if (status) return status;
+    write_rows(&s, sample->n_token, write_token);
     write_atoms(sample, config, inputs, to);
     write_slots(sample, config, inputs, to);
     return FM_OK;
 }
 
-void fm_af3_write_msa(const fm_af3_sample *s, const fm_af3_config *c, const fm_af3_inputs *in,
-                      const int64_t *rows, int64_t n_row, const fm_af3_writer *to) {
-    int64_t n = s->n_token, N = c->n_token;
-    assert(n_row <= c->n_msa);
-    for (int64_t r = 0; r < n_row; r++) {
-        for (int64_t i = 0; i < n; i++) {
-            int64_t from = rows[r] * n + i, at = (r * N + i) * FM_AF3_MSA_FEATURES;
-            assert(s->msa[from] >= 0 && s->msa[from] < FM_AF3_RESTYPES);
-            put(to, in->mask_msa, r * N + i, 1);
-            put(to, in->msa, at + s->msa[from], 1);
-            put(to, in->msa, at + FM_AF3_RESTYPES, s->has_deletion[from]);
-            put(to, in->msa, at + FM_AF3_RESTYPES + 1, s->deletion_value[from]);
-        }
+static void write_msa_row(const sharing *s, int part, int64_t r) {
+    const fm_af3_sample *of = s->sample;
+    const fm_af3_inputs *in = s->in;
+    const int64_t n = of->n_token;
+    (void)part;
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t from = s->rows[r] * n + i, at = (r * s->N + i) * FM_AF3_MSA_FEATURES;
+        assert(of->msa[from] >= 0 && of->msa[from] < FM_AF3_RESTYPES);
+        put(s->to, in->mask_msa, r * s->N + i, 1);
+        put(s->to, in->msa, at + of->msa[from], 1);
+        put(s->to, in->msa, at + FM_AF3_RESTYPES, of->has_deletion[from]);
+        put(s->to, in->msa, at + FM_AF3_RESTYPES + 1, of->deletion_value[from]);
     }
+}
+
+void fm_af3_write_msa(const fm_af3_sample *sample, const fm_af3_config *config,
+                      const fm_af3_inputs *inputs, const int64_t *rows, int64_t n_row,
+                      const fm_af3_writer *to) {
+    sharing s = {.sample = sample, .in = inputs, .to = to, .N = config->n_token, .rows = rows};
+    assert(n_row <= config->n_msa);
+    write_rows(&s, n_row, write_msa_row);
 }

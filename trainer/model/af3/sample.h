@@ -23,6 +23,9 @@ typedef struct fm_af3_sample {
     const float *template_pseudo_beta_mask;    /* [.., n_token] */
     const float *template_unit_vector;         /* [.., n_token, 3] */
     const float *template_backbone_frame_mask; /* [.., n_token] */
+    /* In place of the last four: the templates' atoms (proto/chem/template_pairs.h). */
+    const float *template_atoms;       /* [n_template, n_token, 4, 3] Å; NULL: there are none */
+    const uint8_t *template_atom_mask; /* [n_template, n_token] */
     /* [n_atom] */
     const int64_t *atom_to_token_idx;       /* ascending */
     const int64_t *atom_to_tokatom_idx;     /* slot in the residue's list of atoms */
@@ -34,6 +37,8 @@ typedef struct fm_af3_sample {
     const float *ref_atom_name_chars; /* [n_atom, 4, 64] one-hot */
 } fm_af3_sample;
 
+/* `put` may be called from several threads for different elements (backend/cpu_threads.h), of
+ * tensors that were cleared. */
 typedef struct fm_af3_writer {
     fm_state_put *put;
     void *context;
@@ -51,9 +56,11 @@ void fm_af3_write_conformers(int64_t n_atom, const float *position, const fm_af3
                              const fm_af3_writer *to);
 
 /* Writes the features of all template pairs to a tensor [T, N, N, 108], which must be zero before.
- * Only the fields of templates, n_token, n_template and asym_id of the sample are read. */
-void fm_af3_write_templates(const fm_af3_sample *sample, int64_t N, int32_t tensor,
-                            const fm_af3_writer *to);
+ * Only the fields of templates, n_token, n_template and asym_id of the sample are read. Uses
+ * `scratch`, for templates of atoms alone, and rewinds it. FM_ERR_NOMEM. */
+FM_MUST_USE fm_status fm_af3_write_templates(const fm_af3_sample *sample, int64_t N, int32_t tensor,
+                                             const fm_af3_writer *to, fm_arena *scratch,
+                                             fm_error *reterr);
 
 /* Writes the MSA rows of one cycle: rows[0 .. n_row - 1] are row numbers of the sample, and n_row
  * <= config->n_msa. The tensors must be zero before. */

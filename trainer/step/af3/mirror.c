@@ -1,11 +1,14 @@
 /* mirror.c: see mirror.h. */
 #include "trainer/step/af3/mirror.h"
 
+#include "trainer/backend/cpu_threads.h"
 #include "trainer/tensor/plan.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { ZEROED_BYTES = 1 << 20 }; /* of a tensor, from which on threads share it */
 
 void fm_mirror_add(fm_mirror *mirror, const int32_t *tensor, int n) {
     assert(!mirror->state);
@@ -95,13 +98,29 @@ void fm_mirror_put(void *context, int32_t tensor, int64_t at, double value) {
     case FM_ELEMENT_I32: ((int32_t *)data)[at] = (int32_t)value; break;
     default: assert(!"a type of an input");
     }
-    m->written[tensor] = true;
+    if (!m->written[tensor]) m->written[tensor] = true;
+}
+
+/* Zeroes memory on the threads, a part each. */
+typedef struct zeroing {
+    uint8_t *at;
+    int64_t bytes;
+    int n_part;
+} zeroing;
+
+static void zero_part(void *context, int part) {
+    const zeroing *z = context;
+    const int64_t begin = fm_cpu_part_begin(z->bytes, ZEROED_BYTES, part, z->n_part);
+    const int64_t end = fm_cpu_part_begin(z->bytes, ZEROED_BYTES, part + 1, z->n_part);
+    memset(z->at + begin, 0, (size_t)(end - begin));
 }
 
 void fm_mirror_clear(fm_mirror *m, int32_t tensor) {
     assert(m->holds[tensor]);
-    memset(m->host + m->offset[tensor], 0,
-           (size_t)fm_tensor_local_bytes(&m->state->tensor[tensor]));
+    zeroing z = {.at = m->host + m->offset[tensor],
+                 .bytes = fm_tensor_local_bytes(&m->state->tensor[tensor])};
+    z.n_part = z.bytes < ZEROED_BYTES ? 1 : fm_cpu_threads();
+    fm_cpu_run_parts(zero_part, &z, z.n_part);
     m->written[tensor] = true;
 }
 

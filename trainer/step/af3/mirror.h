@@ -42,9 +42,10 @@ void fm_mirror_fini(fm_mirror *mirror);
  * fm_mirror_send_early. */
 void fm_mirror_begin(fm_mirror *mirror);
 /* Writes element `at` of a tensor, converted to its type. The context is the mirror, so writers of
- * features can call it. */
+ * features can call it. Several threads may write different elements of a tensor that has been
+ * cleared since the last fm_mirror_send. */
 void fm_mirror_put(void *context, int32_t tensor, int64_t at, double value);
-/* Sets all elements of a tensor to 0. */
+/* Sets all elements of a tensor to 0, on the threads of cpu_threads.h. */
 void fm_mirror_clear(fm_mirror *mirror, int32_t tensor);
 /* The same for all tensors of the mirror. */
 void fm_mirror_clear_all(fm_mirror *mirror);

@@ -3,6 +3,7 @@
 #include "trainer/step/af3/stored.h"
 
 #include "proto/base/file.h"
+#include "proto/chem/template_pairs.h"
 #include "proto/complex_sample.h"
 
 #include <inttypes.h>
@@ -24,6 +25,7 @@ typedef struct reader {
     fm_arena *arena;
     int64_t extent[EXTENTS]; /* extent[-TOKENS] and so on */
     fm_af3_features *to;
+    bool is_predicted; /* no labels of bonds and of equivalent atoms are read */
     fm_error *error;
 } reader;
 
@@ -102,10 +104,12 @@ static const array_row rows[] = {
      .second = LABELS(distogram_rep_atom_mask)},
     {"pae_rep_atom_mask", false, 1, {ATOMS}, FLAG, .at = LABELS(pae_rep_atom_mask)},
     {"plddt_m_rep_atom_mask", false, 1, {ATOMS}, FLAG, .at = LABELS(plddt_m_rep_atom_mask)},
-    {"bond_mask", false, 2, {ATOMS, ATOMS}, FLAG, .at = LABELS(bond_mask)},
     {"coordinate", true, 2, {ATOMS, 3}, -MOST_LENGTH, MOST_LENGTH, .at = LABELS(coordinate)},
     {"coordinate_mask", true, 1, {ATOMS}, FLAG, .at = LABELS(coordinate_mask)},
 };
+
+static const array_row bond_row = {"bond_mask",    false, 2,
+                                   {ATOMS, ATOMS}, FLAG,  .at = LABELS(bond_mask)};
 
 /* Absent where there are no templates. */
 static const array_row template_rows[] = {
@@ -226,8 +230,10 @@ static fm_status read_extent(reader *r, const char *name, int which, int64_t lea
 }
 
 static fm_status read_extents(reader *r) {
-    fm_status status = read_extent(r, "asym_id", TOKENS, 1, FM_STORED_TOKENS);
-    if (!status) status = read_extent(r, "atom_to_token_idx", ATOMS, 1, FM_STORED_ATOMS);
+    const int64_t most_tokens = r->is_predicted ? FM_COMPLEX_PREDICTED_TOKENS : FM_STORED_TOKENS;
+    const int64_t most_atoms = r->is_predicted ? FM_COMPLEX_PREDICTED_ATOMS : FM_STORED_ATOMS;
+    fm_status status = read_extent(r, "asym_id", TOKENS, 1, most_tokens);
+    if (!status) status = read_extent(r, "atom_to_token_idx", ATOMS, 1, most_atoms);
     if (!status) status = read_extent(r, "msa", ROWS, 1, FM_STORED_MSA);
     if (!status && find(r, "template_aatype")) {
         status = read_extent(r, "template_aatype", TEMPLATES, 0, FM_STORED_TEMPLATES);
@@ -330,7 +336,7 @@ static fm_status check_symmetry(const reader *r) {
         bool same = bonds[i] == bonds[i % n * n + i / n];
         if (!same) return refuse_asymmetry(r, "token_bonds", i / n, i % n);
     }
-    for (int64_t i = 0; i < m * m; i++) {
+    for (int64_t i = 0; mask && i < m * m; i++) {
         bool same = mask[i] == mask[i % m * m + i / m];
         if (!same) return refuse_asymmetry(r, "bond_mask", i / m, i % m);
     }
@@ -491,17 +497,55 @@ static fm_status read_orders(reader *r) {
 
 /* -- a sample */
 
+/* The atoms of templates. fm_complex_sample_expand_predicted has checked all but their values. */
+static fm_status read_template_atoms(reader *r) {
+    static const array_row row = {"template_atoms",
+                                  true,
+                                  4,
+                                  {TEMPLATES, TOKENS, FM_N_TEMPLATE_ATOM, 3},
+                                  -MOST_LENGTH,
+                                  MOST_LENGTH,
+                                  .at = SAMPLE(template_atoms)};
+    fm_status status = read_row(r, &template_rows[0]);
+    if (!status) status = read_row(r, &row);
+    const fm_npy *mask = find(r, "template_atom_mask");
+    if (!status && mask) r->to->sample.template_atom_mask = mask->data;
+    return status;
+}
+
+static fm_status read_templates(reader *r) {
+    fm_status status = FM_OK;
+    if (!find(r, "template_aatype")) return FM_OK;
+    if (r->is_predicted && !find(r, "template_distogram")) return read_template_atoms(r);
+    for (int i = 0; i < N_TEMPLATE_ROW && !status; i++)
+        status = read_row(r, &template_rows[i]);
+    return status;
+}
+
 static fm_status read_all(reader *r) {
     fm_status status = read_extents(r);
     for (int i = 0; i < N_ROW && !status; i++)
         status = read_row(r, &rows[i]);
-    const bool has_templates = find(r, "template_aatype");
-    for (int i = 0; i < N_TEMPLATE_ROW && !status && has_templates; i++)
-        status = read_row(r, &template_rows[i]);
+    if (!status && !r->is_predicted) status = read_row(r, &bond_row);
+    if (!status) status = read_templates(r);
     if (!status) status = check_relations(r);
     if (!status) status = read_resolution(r);
     if (!status) status = read_numbers(r);
-    return status ? status : read_orders(r);
+    return status || r->is_predicted ? status : read_orders(r);
+}
+
+fm_status fm_stored_sample_check_predicted(const fm_npz *npz, fm_arena *arena,
+                                           fm_af3_features *ret_features, fm_error *reterr) {
+    fm_npz whole;
+    *ret_features = (fm_af3_features){.n_cycle = 1};
+    if (fm_complex_sample_is_compact(npz)) {
+        fm_status status = fm_complex_sample_expand_predicted(npz, arena, &whole, reterr);
+        if (status) return status;
+        npz = &whole;
+    }
+    reader r = {
+        .npz = npz, .arena = arena, .to = ret_features, .is_predicted = true, .error = reterr};
+    return read_all(&r);
 }
 
 fm_status fm_stored_sample_check(const fm_npz *npz, fm_arena *arena, fm_af3_features *ret_features,

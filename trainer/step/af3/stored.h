@@ -33,6 +33,12 @@ typedef struct fm_stored_sample {
 FM_MUST_USE fm_status fm_stored_sample_check(const fm_npz *npz, fm_arena *arena,
                                              fm_af3_features *ret_features, fm_error *reterr);
 
+/* The same for a prediction, which reads no labels of bonds and of equivalent atoms. A compact
+ * sample may be larger (FM_COMPLEX_PREDICTED_TOKENS), and its templates stay as atoms. */
+FM_MUST_USE fm_status fm_stored_sample_check_predicted(const fm_npz *npz, fm_arena *arena,
+                                                       fm_af3_features *ret_features,
+                                                       fm_error *reterr);
+
 /* Reads an archive, which the sample does not refer to afterwards. FM_ERR_DATA means that the
  * sample does not fit the format. Other errors are those of fm_npz_parse. */
 FM_MUST_USE fm_status fm_stored_sample_parse(fm_bytes archive, fm_stored_sample *ret_sample,
