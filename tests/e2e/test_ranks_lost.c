@@ -2,7 +2,7 @@
  * hosts and with servers that are lost: who is named, how the run ends, and that it goes on to the
  * bytes of a run that was left alone.
  *
- * FM_TEST_KILLS sets how often a rank is killed (3). */
+ * FM_TEST_KILLS sets the number of random instants at which a rank is killed (3). */
 #include "tests/e2e/rank_runs.h"
 
 #include <errno.h>
@@ -52,54 +52,6 @@ static void killed_ranks_cost_no_bit(void **state) {
                                           "killed.log && same whole killed %012d",
                                           n_step, n_step),
                      0);
-}
-
-/* Prints step, slot and index of every sample of a ledger, a line each. */
-static const char list_uses[] = "import sys\n"
-                                "for line in open(sys.argv[1]):\n"
-                                "    words = line.split()[:-1]\n"
-                                "    if not words[0].isdigit(): continue\n"
-                                "    step, slot = int(words[0]), int(words[1])\n"
-                                "    for word in words[2:]:\n"
-                                "        first, _, last = word.partition('-')\n"
-                                "        for index in range(int(first), int(last or first) + 1):\n"
-                                "            print(step, slot, index)\n"
-                                "            slot += 1\n";
-
-/* Each life has another number of ranks in the same two groups, and ends by a killed rank. The
- * samples are used in the order of a run that was left alone. */
-static void other_ranks_keep_the_order_of_samples(void **state) {
-    (void)state;
-    static const int n_dap[] = {1, 2, 4, 2};
-    const char *set = getenv("FM_TEST_KILLS");
-    int n_kill = set ? (int)strtol(set, NULL, 10) : 3, n_step = 3 * n_kill + 6;
-    char path[600];
-    snprintf(path, sizeof path, "%s/uses.py", folder);
-    FILE *script = fopen(path, "w");
-    assert_non_null(script);
-    assert_true(fputs(list_uses, script) >= 0);
-    assert_int_equal(fclose(script), 0);
-    for (int i = 0; i < n_kill; i++) {
-        int dap = n_dap[i % 4];
-        assert_int_equal(
-            fm_test_shell_format(folder,
-                                 ". ./lib; begin --ranks %d --dap %d --steps %d "
-                                 "--checkpoint-every 2 --resume --out moved >moved.log 2>&1; "
-                                 "until_step moved %d; all=$(ranks_of $run); "
-                                 "kill -9 $(rank_of $run %d); wait $run; test $? = 1 && "
-                                 "all_gone $all",
-                                 2 * dap, dap, n_step, 3 * i + 2, i % (2 * dap)),
-            0);
-    }
-    assert_int_equal(
-        fm_test_shell_format(folder,
-                             ". ./lib; $train --ranks 2 --steps %d --resume --out moved "
-                             ">moved.log 2>&1 && $train --ranks 2 --steps %d --out still "
-                             ">still.log 2>&1 && python3 uses.py moved/ledger >moved.uses && "
-                             "python3 uses.py still/ledger >still.uses && "
-                             "test $(wc -l <still.uses) = %d && cmp moved.uses still.uses",
-                             n_step, n_step, 4 * n_step),
-        0);
 }
 
 /* A rank that is stopped is named with what it did last, and the run ends; its last checkpoint is
@@ -273,7 +225,6 @@ int main(int argc, char **argv) {
     if (argc == 2) return hold_main_thread(argv[1]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(killed_ranks_cost_no_bit),
-        cmocka_unit_test(other_ranks_keep_the_order_of_samples),
         cmocka_unit_test(stopped_ranks_are_named),
         cmocka_unit_test(a_lost_host_costs_no_bit),
         cmocka_unit_test(stopped_ranks_are_named_on_all_hosts),
