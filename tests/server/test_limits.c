@@ -548,7 +548,7 @@ static void the_log_names_who_and_how_fast(void **state) {
     char who[200], expected[400];
     snprintf(who, sizeof who, "connection=1 peer=uid:%u consumer=test", getuid());
     static const char *const lines[] = {
-        " info hello %s version=1 from=", " info stream %s stream=1 plan=test seed=42 group=0/1 ",
+        " info hello %s version=2 from=", " info stream %s stream=1 plan=test seed=42 group=0/1 ",
         " info stream_end %s stream=1 samples=80 why=", " info closed %s state=ready why="};
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
         const char *at = strstr(lines[i], "%s");
