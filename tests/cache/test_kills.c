@@ -232,14 +232,15 @@ static uint32_t count_kills(uint32_t n) {
 }
 
 static void kill_all(kills_case *kc, uint32_t n_kill) {
-    for (uint32_t round = 0; kc->n_killed < n_kill; round++) {
+    /* At least one round has no generation before it, and one has, which is read. */
+    for (uint32_t round = 0; kc->n_killed < n_kill || round < 2; round++) {
         assert_true(kc->n_ended < 10 * (n_kill + 1));
         kill_round(kc, round % FRESH_EACH == 0);
     }
     print_message("%u kills of builds of %.0f ms, in %u rounds; %u readings of the published "
                   "generation meanwhile\n",
                   kc->n_killed, kc->build_seconds * 1e3, kc->n_ended, kc->n_read);
-    assert_true(kc->n_read > kc->n_killed / 4);
+    assert_true(kc->n_read > kc->n_killed / 8);
     teardown_case(&kc->test);
 }
 
