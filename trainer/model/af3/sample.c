@@ -140,7 +140,7 @@ static void write_template_row(const sharing *s, int part, int64_t row) {
     const fm_af3_sample *of = s->sample;
     const int64_t n = of->n_token, t = row / n, i = row % n;
     const int64_t *type = of->template_aatype + t * n;
-    fm_template_pairs own = {NULL};
+    fm_template_pairs own = {0};
     if (of->template_atoms) own = compute_row(s, part, t, i);
     for (int64_t j = 0; j < n; j++) {
         const int64_t first = ((t * s->N + i) * s->N + j) * FM_AF3_TEMPLATE_PAIR, p = row * n + j;
