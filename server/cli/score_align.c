@@ -6,15 +6,14 @@
 #include <string.h>
 
 enum { SAME = 4, OTHER = -2, OPEN = -6, LONGER = -1, LOW = INT32_MIN / 2 };
-/* Where the best alignment of a cell and state comes from: the state of the cell before, two bits
- * for each of the three states. */
+/* The states. For each of a cell, two bits keep the state that its best alignment comes from. */
 enum { PAIR, ABOVE, LEFT, STATES };
 
 typedef struct aligner {
     const fm_assembly_residue *row, *column;
     uint32_t n_row, n_column;
     int32_t *best[STATES]; /* [n_column + 1] of the row in hand */
-    uint8_t *from;         /* [n_row + 1, n_column + 1] */
+    uint8_t *from;         /* [n_row + 1, n_column + 1]: two bits for each state */
 } aligner;
 
 static uint32_t count_residues(const fm_assembly *assembly, uint32_t chain) {

@@ -159,14 +159,21 @@ static double wait_s(const supervisor *s) {
     return seconds < MOST_WAIT_S ? seconds : MOST_WAIT_S;
 }
 
-/* Appends the restart to the folder of the run, if that is there. */
+static void warn_unrecorded(const char *path) {
+    fm_log(FM_LOG_WARN, "restart_not_recorded", "path=%s why=\"%s\"", path, strerror(errno));
+}
+
+/* Appends the restart to a file in the run's folder. A run that failed early has made none. */
 static void record(const supervisor *s, const ending *e) {
     char path[PATH_MAX];
     struct timespec now;
     fm_json_writer json;
     if (snprintf(path, sizeof path, "%s/restarts.jsonl", s->set->out) >= PATH_MAX) return;
     FILE *file = fopen(path, "ae");
-    if (!file) return; /* the log has it */
+    if (!file) {
+        if (errno != ENOENT) warn_unrecorded(path);
+        return;
+    }
     clock_gettime(CLOCK_REALTIME, &now);
     fm_json_begin_line(&json, file);
     fm_json_put_u64(&json, "restart", s->n_restart);
@@ -178,9 +185,7 @@ static void record(const supervisor *s, const ending *e) {
     fm_json_put_i64(&json, "signal", e->signal_number);
     fm_json_put_string(&json, "why", e->why);
     fm_json_end(&json);
-    if (fclose(file) != 0) {
-        fm_log(FM_LOG_WARN, "restart_not_recorded", "path=%s why=\"%s\"", path, strerror(errno));
-    }
+    if (fclose(file) != 0) warn_unrecorded(path);
 }
 
 static void say_restart(const supervisor *s, const ending *e) {
