@@ -22,18 +22,13 @@ enum { STEPS = 400, MOST_RMSD = 3, MOST_MIRRORED = 0 };
 
 static int set_up(void **state) {
     (void)state;
-    char path[600];
-    fm_test_complex c;
     fm_test_make_folder(folder, sizeof folder);
     int failed = fm_test_shell(
         folder, "mkdir complex copies && printf '[data]\\ncrop_size = 8\\nmax_atoms = 14\\n"
                 "[optimizer]\\nlearning_rate = 8e-3\\nwarmup_samples = 20\\n"
                 "decay_every_samples = 150\\nema_decay = 0.98\\n[af3]\\nn_sample = 8\\n"
                 "n_rollout_step = 1\\n' >small.ini");
-    fm_test_complex_make(&c, 3);
-    snprintf(path, sizeof path, "%s/complex/a.npz", folder);
-    fm_test_complex_write(&c, path);
-    fm_test_complex_free(&c);
+    fm_test_complex_write_seed(folder, "complex/a.npz", 3);
     return failed || fm_test_shell(folder, "for i in 1 2 3 4 5 6; do "
                                            "cp complex/a.npz copies/$i.npz || exit 1; done");
 }

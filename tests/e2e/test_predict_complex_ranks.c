@@ -28,22 +28,13 @@ static const char library[] =
     "until_ranks() { until_true has_ranks $1; }\n"
     "line() { grep -q -- \"$1\" \"$2\" || { cat \"$2\"; return 9; }; }\n";
 
-static void write_sample(const char *name, uint64_t seed) {
-    char path[600];
-    fm_test_complex c;
-    fm_test_complex_make(&c, seed);
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    fm_test_complex_write(&c, path);
-    fm_test_complex_free(&c);
-}
-
 static int set_up(void **state) {
     make_folder(state);
     run_first = ". ./lib; ";
     if (fm_test_write_library(folder, library)) return 1;
     if (run("mkdir samples samples/again")) return 1;
-    write_sample("samples/a.npz", 1);
-    write_sample("samples/b.npz", 2);
+    fm_test_complex_write_seed(folder, "samples/a.npz", 1);
+    fm_test_complex_write_seed(folder, "samples/b.npz", 2);
     return run("printf x >samples/broken.npz && cp samples/b.npz samples/again/a.npz && "
                "printf '[data]\\ncrop_size = 10\\nmax_atoms = 16\\nglobal_batch = 1\\n' "
                ">small.ini && mkdir one && cp samples/a.npz one && foldmill train --samples one "

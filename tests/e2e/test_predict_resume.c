@@ -15,21 +15,12 @@ static const char functions[] =
     "p=\"foldmill predict --weights $w --steps 3 --recycles 2 --samples 2 --seeds 1,7\"; "
     "line() { grep -q -- \"$1\" \"$2\" || { cat \"$2\"; return 9; }; }; ";
 
-static void write_sample(const char *name, uint64_t seed) {
-    char path[600];
-    fm_test_complex c;
-    fm_test_complex_make(&c, seed);
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    fm_test_complex_write(&c, path);
-    fm_test_complex_free(&c);
-}
-
 static int set_up(void **state) {
     make_folder(state);
     run_first = functions;
     if (run("mkdir samples")) return 1;
-    write_sample("samples/a.npz", 1);
-    write_sample("other.npz", 2);
+    fm_test_complex_write_seed(folder, "samples/a.npz", 1);
+    fm_test_complex_write_seed(folder, "other.npz", 2);
     return run("printf '[data]\\ncrop_size = 10\\nmax_atoms = 16\\nglobal_batch = 1\\n' >small.ini "
                "&& foldmill train --samples samples --config small.ini --preset af3-tiny -q "
                "--steps 1 --out run >log 2>&1 && $p samples/a.npz --out whole 2>whole.log >out");

@@ -39,8 +39,6 @@ static void write_text(const char *name, const char *text) {
 }
 
 static int set_up(void **state) {
-    char path[600];
-    fm_test_complex c;
     make_folder(state);
     run_first = functions;
     if (run("mkdir samples d e")) return 1;
@@ -50,10 +48,7 @@ static int set_up(void **state) {
     write_text("d/b.yaml", "sequences:\n  - ligand: {id: A, ccd: SUG}\n");
     write_text("d/a.json", "[{\"name\":\"first\",\"sequences\":[{\"ion\":{\"ion\":\"ZN\"}}]}]");
     write_text("d/notes.txt", "none");
-    fm_test_complex_make(&c, 1);
-    snprintf(path, sizeof path, "%s/samples/s.npz", folder);
-    fm_test_complex_write(&c, path);
-    fm_test_complex_free(&c);
+    fm_test_complex_write_seed(folder, "samples/s.npz", 1);
     return run("printf '[data]\\ncrop_size = 10\\nmax_atoms = 16\\nglobal_batch = 1\\n' >small.ini "
                "&& foldmill train --samples samples --config small.ini --preset af3-tiny -q "
                "--steps 1 --out run >log 2>&1");

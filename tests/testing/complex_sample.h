@@ -195,4 +195,14 @@ static inline void fm_test_complex_write(const fm_test_complex *c, const char *p
     (void)status;
 }
 
+/* Makes the sample of a seed and writes it as FOLDER/NAME. */
+static inline void fm_test_complex_write_seed(const char *folder, const char *name, uint64_t seed) {
+    char path[600];
+    fm_test_complex c;
+    fm_test_complex_make(&c, seed);
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    fm_test_complex_write(&c, path);
+    fm_test_complex_free(&c);
+}
+
 #endif
