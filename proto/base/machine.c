@@ -6,13 +6,14 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <link.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-void fm_machine_open_standard(void) {
+static void open_standard(void) {
     /* open takes the lowest free number, so each call below opens the descriptor that is missing.
      * Standard output gets a descriptor that cannot be written. */
     static const int flags[] = {O_RDONLY, O_RDONLY, O_WRONLY};
@@ -22,6 +23,11 @@ void fm_machine_open_standard(void) {
         if (opened >= 0 && opened != fd) close(opened);
         if (opened != fd) _exit(1); /* nothing can be said, and nothing may be written */
     }
+}
+
+void fm_machine_begin(void) {
+    open_standard();
+    signal(SIGCHLD, SIG_DFL);
 }
 
 /* The number in a file of one line; UINT64_MAX for "max", and when there is no such file. */

@@ -1,15 +1,20 @@
-/* machine.h: what a program finds when it starts: its standard descriptors, its memory, and the ID
- * of its own build. */
+/* machine.h: what a program finds when it starts: its standard descriptors and signals, its memory,
+ * and the ID of its own build. */
 #ifndef FM_BASE_MACHINE_H
 #define FM_BASE_MACHINE_H
 
 #include <stdint.h>
 
-/* If standard descriptors were closed when the program started, opens them on /dev/null, so that
- * no file of the program becomes its standard output. Reading gives the end of input. Writing
- * results to a standard output that was closed still fails (EBADF), so that lost results are an
- * error. What is written to a closed standard error is dropped. Call it first in main. */
-void fm_machine_open_standard(void);
+/* Call it first in main; it mends what the program that started this one may have left.
+ *
+ * Standard descriptors that are closed are opened on /dev/null, so that no file of the program
+ * becomes its standard output. Reading gives the end of input. Writing results to a standard output
+ * that was closed still fails (EBADF), so that lost results are an error. What is written to a
+ * closed standard error is dropped.
+ *
+ * Where SIGCHLD is ignored, the system forgets the children that end, and whoever waits for them
+ * learns nothing. It gets its default. */
+void fm_machine_begin(void);
 
 /* Bytes of memory that this process may use: that of the machine, or less where its control group,
  * or one above it, has a limit. UINT64_MAX when the system does not say. */

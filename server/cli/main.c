@@ -187,6 +187,6 @@ static int close_stdout(int code) {
 }
 
 int main(int argc, char **argv) {
-    fm_machine_open_standard();
+    fm_machine_begin();
     return close_stdout(run(argc, argv));
 }

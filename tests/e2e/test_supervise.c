@@ -46,6 +46,14 @@ static void ranks_of_several_hosts_start_again(void **state) {
         0);
 }
 
+/* A launcher that ignores SIGCHLD leaves that to what it starts. Ends are seen all the same. */
+static void ends_are_seen_where_nobody_waits(void **state) {
+    (void)state;
+    assert_int_equal(run("timeout 100 env --ignore-signal=CHLD $train --supervise --ranks 2 "
+                         "--steps 2 --out deaf >deaf.log 2>&1 || { cat deaf.log >&2; exit 1; }"),
+                     0);
+}
+
 /* A signal ends the run with a checkpoint, also while it waits to start again. */
 static void a_signal_ends_it_for_good(void **state) {
     (void)state;
@@ -88,6 +96,7 @@ int main(void) {
         cmocka_unit_test(killed_ranks_start_again),
         cmocka_unit_test(one_process_starts_again),
         cmocka_unit_test(ranks_of_several_hosts_start_again),
+        cmocka_unit_test(ends_are_seen_where_nobody_waits),
         cmocka_unit_test(a_signal_ends_it_for_good),
         cmocka_unit_test(some_failures_are_final),
     };

@@ -70,7 +70,7 @@ static int run(int argc, char **argv) {
 
 /* Results go to standard output, which may be a full disk. */
 int main(int argc, char **argv) {
-    fm_machine_open_standard();
+    fm_machine_begin();
     signal(SIGXFSZ, SIG_IGN); /* a write beyond the limit on file sizes then fails with a message */
     int code = run(argc, argv);
     if (fflush(stdout) == 0 && !ferror(stdout)) return code;

@@ -143,7 +143,8 @@ static void count(supervisor *s, const ending *e) {
     fm_checkpoint_place place = {0, 0};
     fm_error ignored;
     fm_status found = fm_checkpoint_find(s->set->out, FM_CHECKPOINT_END, &place, &ignored);
-    if (found) place = (fm_checkpoint_place){0, 0};
+    if (found == FM_ERR_NOT_FOUND) place = (fm_checkpoint_place){0, 0};
+    if (found && found != FM_ERR_NOT_FOUND) place = s->place; /* unknown: nothing seems new */
     const bool is_here = place.step == s->place.step && place.n_sample == s->place.n_sample;
     const bool is_alike = is_here && strcmp(s->why, e->why) == 0;
     s->n_fruitless = is_here ? s->n_fruitless + 1 : 1;
