@@ -15,6 +15,7 @@
 #include "featurizer/templates.h"
 #include "proto/base/file.h"
 #include "proto/base/options.h"
+#include "proto/base/program.h"
 #include "proto/limits.h"
 #include "tests/bench/bench_time.h"
 #include "tests/testing/testing.h"
@@ -246,11 +247,7 @@ int main(int argc, char **argv) {
     int n_positional;
     fm_error error;
     fm_status status = fm_options_parse(&command, argc, argv, &n_positional, &error);
-    if (status) {
-        if (status == FM_ERR_CANCELLED) return 0;
-        fprintf(stderr, "bench_chain: %s\n", error.message);
-        return 2;
-    }
+    if (status) return status == FM_ERR_CANCELLED ? 0 : fm_program_report("bench_chain", &error);
     if (!fm_test_reference()) {
         printf("left out: FM_REFERENCE_DATA is not set\n");
         return 0;

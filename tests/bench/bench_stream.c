@@ -18,6 +18,7 @@
  * processor time of a sample says what two cores that do nothing else would give. */
 #include "proto/base/log.h"
 #include "proto/base/options.h"
+#include "proto/base/program.h"
 #include "server/simulate/simulation.h"
 #include "server/source_cache.h"
 #include "tests/bench/bench_server.h"
@@ -384,11 +385,7 @@ int main(int argc, char **argv) {
     int n_positional;
     fm_error error;
     fm_status status = fm_options_parse(&command, argc, argv, &n_positional, &error);
-    if (status) {
-        if (status == FM_ERR_CANCELLED) return 0;
-        fprintf(stderr, "bench_stream: %s\n", error.message);
-        return 2;
-    }
+    if (status) return status == FM_ERR_CANCELLED ? 0 : fm_program_report("bench_stream", &error);
     fm_log_set_level(FM_LOG_ERROR);
     find_folders(&set);
     make_memory_folder(set.folder, sizeof set.folder);

@@ -49,7 +49,6 @@ static fm_status take(fm_held_out *h, const fm_loaded *loaded, uint32_t *place, 
     const fm_sample *sample = loaded->sample;
     if (!sample) {
         char quoted[FM_ERROR_MESSAGE_BYTES];
-        h->n_left_out++;
         fm_log(FM_LOG_WARN, "held_out_left_out", "snapshot=%s why=%s", h->from,
                fm_log_quote(quoted, sizeof quoted, loaded->why->message));
         return FM_OK;
@@ -60,15 +59,19 @@ static fm_status take(fm_held_out *h, const fm_loaded *loaded, uint32_t *place, 
 }
 
 static fm_status receive(fm_held_out *h, fm_feed *feed, fm_error *reterr) {
-    uint32_t place = 0;
+    uint32_t place = 0, first = 0;
     bool is_over = false;
     for (uint32_t i = 0; i < MOST && !is_over; i++) {
         fm_loaded loaded;
+        const bool has_none = h->n == 0;
         fm_status status = fm_feed_next(feed, FM_FEED_ANY, &loaded, reterr);
         if (status) return status;
         status = take(h, &loaded, &place, &is_over, reterr);
         fm_loader_release(feed->loader, &loaded);
         if (status) return status;
+        if (has_none && h->n) first = i;
+        /* Complexes before the first one that came would be counted twice by what is missing. */
+        if (is_over) h->n_left_out = i - first - h->n;
     }
     if (h->n == 0) {
         return fm_fail(reterr, FM_ERR_DATA, "no complex of the snapshot %s can be used", h->from);
