@@ -179,6 +179,18 @@ static void weights_of_other_programs_are_taken(void **state) {
             "cut.npz --out cut 2>cut.err; test $? = 1 && test ! -e cut && grep -q "
             "'cut.npz: these weights fit no model of foldmill.*1 array differs' cut.err"),
         0);
+    /* Those of AlphaFold-Multimer are named as such, here and by import. */
+    assert_int_equal(
+        run("python3 -c 'import zipfile as z; a = z.ZipFile(\"deep.npz\"); b = "
+            "z.ZipFile(\"many.npz\", \"w\"); [b.writestr(n, a.read(n)) for n in a.namelist()]; "
+            "b.writestr(\"alphafold/alphafold_iteration/evoformer/~_relative_encoding/"
+            "position_activations//weights.npy\", a.read(a.namelist()[0])); b.close()'; foldmill "
+            "predict two/*.fasta --weights many.npz --out many 2>many.err; test $? = 1 && grep -q "
+            "\"FILE. lists them. They are AlphaFold-Multimer's\" many.err; foldmill import "
+            "many.npz "
+            "--out many.ckpt 2>many.err; test $? = 1 && grep -q \"They are AlphaFold-Multimer's\" "
+            "many.err"),
+        0);
 }
 
 /* An alignment in Stockholm format gives what the same one gives as A3M, and the chains of a server

@@ -83,6 +83,10 @@ FM_MUST_USE fm_status fm_foreign_compare(const fm_weights_file *file, const fm_p
                                          fm_arena *arena, fm_import_report *ret_report,
                                          fm_error *reterr);
 
+/* Returns what an error adds about a file of a network that foldmill does not have: " They are
+ * AlphaFold-Multimer's ...", or "". Static. */
+const char *fm_foreign_name_network(const fm_weights_file *file);
+
 /* Imports the values of an open file into master, into average where params has one, and into the
  * copy that ops read: all of them or none. The report is allocated in the arena. It is filled in
  * once names are compared, also when an error follows. FM_ERR_DATA means that a value is not

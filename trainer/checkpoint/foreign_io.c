@@ -360,6 +360,21 @@ static fm_status compare(const fm_weights_file *file, const fm_params *params, f
     return write_report(file, ret_guess, arena, ret_report, reterr);
 }
 
+const char *fm_foreign_name_network(const fm_weights_file *file) {
+    /* DeepMind's names of the two modules that only Multimer has, and OpenFold's of its points. */
+    static const char *const of_multimer[] = {
+        "/~_relative_encoding/", "/fold_iteration/quat_rigid/", ".ipa.linear_q_points.linear."};
+    for (size_t i = 0; i < fm_weights_file_count(file); i++) {
+        const char *name = fm_weights_file_at(file, i)->name;
+        for (size_t k = 0; k < sizeof of_multimer / sizeof of_multimer[0]; k++) {
+            if (!strstr(name, of_multimer[k])) continue;
+            return ". They are AlphaFold-Multimer's, whose network foldmill does not have; weights "
+                   "of single chains or of AlphaFold 3 are expected";
+        }
+    }
+    return "";
+}
+
 fm_status fm_foreign_compare(const fm_weights_file *file, const fm_params *params, fm_arena *arena,
                              fm_import_report *ret_report, fm_error *reterr) {
     guess g;
@@ -379,9 +394,10 @@ fm_status fm_foreign_import_file(const fm_weights_file *file, fm_params *params,
         (report.n_extra && !options->allow_extra)) {
         return fm_fail(reterr, FM_ERR_DATA,
                        "as %s weights: %zu array%s missing, %zu extra, %zu of another shape or "
-                       "dtype; nothing was imported",
+                       "dtype; nothing was imported%s",
                        fm_weight_names_word(g.naming), report.n_missing,
-                       report.n_missing == 1 ? " is" : "s are", report.n_extra, report.n_wrong);
+                       report.n_missing == 1 ? " is" : "s are", report.n_extra, report.n_wrong,
+                       fm_foreign_name_network(file));
     }
     return take_over(file, params, &g, report.n_missing == 0, reterr);
 }

@@ -156,7 +156,7 @@ class OpenFoldDataModule(pl.LightningDataModule):
 
 
 class OpenFoldMultimerDataModule:
-    """Stands in for OpenFold's class; foldmill has no complexes."""
+    """Stands in for OpenFold's class; foldmill's complexes are samples of AlphaFold 3."""
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         """Raises ValueError."""

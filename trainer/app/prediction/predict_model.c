@@ -90,6 +90,7 @@ static fm_status look_at_foreign(const char *path, fm_arena *arena, fm_predict_m
     fm_status status = fm_weights_file_open_named(path, &file, reterr);
     if (status) return status;
     status = fm_preset_infer(file, NULL, arena, &found, &model->config, reterr);
+    const char *network = fm_foreign_name_network(file);
     fm_weights_file_close(file);
     if (status) {
         fm_error_in(reterr, path);
@@ -98,9 +99,9 @@ static fm_status look_at_foreign(const char *path, fm_arena *arena, fm_predict_m
     if (found.n_difference) {
         return fm_fail_in(reterr, FM_ERR_DATA, path,
                           "these weights fit no model of foldmill; the nearest is %s, from which "
-                          "%zu array%s. `foldmill import %s --out FILE` lists them",
+                          "%zu array%s. `foldmill import %s --out FILE` lists them%s",
                           found.name, found.n_difference,
-                          found.n_difference == 1 ? " differs" : "s differ", path);
+                          found.n_difference == 1 ? " differs" : "s differ", path, network);
     }
     char assumed[FM_PRESET_ASSUMED_BYTES] = "";
     if (!found.is_stored) fm_preset_list_assumed(&model->config, assumed);
