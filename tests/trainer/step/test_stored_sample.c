@@ -74,6 +74,29 @@ static void no_templates_may_be_stored(void **state) {
     fm_test_complex_free(&c);
 }
 
+/* Only the compact form has templates as atoms. In the whole form nothing checks their mask. */
+static void a_prediction_takes_no_atoms_of_the_whole_form(void **state) {
+    (void)state;
+    static const uint64_t of_atoms[] = {FM_TEST_TEMPLATES, FM_TEST_TOKENS, 4, 3};
+    fm_test_complex c;
+    fm_af3_features f;
+    fm_arena arena;
+    fm_error error = {.message = ""};
+    fm_test_complex_make(&c, 1);
+    assert_int_equal(fm_arena_init(&arena, (size_t)1 << 24, NULL), FM_OK);
+    assert_int_equal(fm_stored_sample_check_predicted(&c.npz, &arena, &f, &error), FM_OK);
+    assert_non_null(f.sample.template_distogram);
+    fm_npy *atoms = fm_test_complex_find(&c, "template_unit_vector");
+    atoms->name = "template_atoms";
+    memcpy(atoms->shape, of_atoms, sizeof of_atoms);
+    atoms->count = FM_TEST_TEMPLATES * FM_TEST_TOKENS * 12;
+    fm_test_complex_find(&c, "template_distogram")->name = "another";
+    assert_int_equal(fm_stored_sample_check_predicted(&c.npz, &arena, &f, &error), FM_ERR_DATA);
+    assert_string_equal(error.message, "template_distogram: the array is missing");
+    fm_arena_fini(&arena);
+    fm_test_complex_free(&c);
+}
+
 static void refuse(const fm_test_complex *c, const char *message) {
     fm_af3_features f;
     fm_error error = {.message = ""};
@@ -223,13 +246,15 @@ static void files_of_the_reference_are_samples(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_whole_sample_is_read),
-                                       cmocka_unit_test(some_arrays_are_optional),
-                                       cmocka_unit_test(no_templates_may_be_stored),
-                                       cmocka_unit_test(values_are_checked),
-                                       cmocka_unit_test(arrays_types_and_shapes_are_checked),
-                                       cmocka_unit_test(sizes_are_bounded),
-                                       cmocka_unit_test(errors_name_the_file),
-                                       cmocka_unit_test(files_of_the_reference_are_samples)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_whole_sample_is_read),
+        cmocka_unit_test(some_arrays_are_optional),
+        cmocka_unit_test(no_templates_may_be_stored),
+        cmocka_unit_test(a_prediction_takes_no_atoms_of_the_whole_form),
+        cmocka_unit_test(values_are_checked),
+        cmocka_unit_test(arrays_types_and_shapes_are_checked),
+        cmocka_unit_test(sizes_are_bounded),
+        cmocka_unit_test(errors_name_the_file),
+        cmocka_unit_test(files_of_the_reference_are_samples)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

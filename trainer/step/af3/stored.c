@@ -25,7 +25,8 @@ typedef struct reader {
     fm_arena *arena;
     int64_t extent[EXTENTS]; /* extent[-TOKENS] and so on */
     fm_af3_features *to;
-    bool is_predicted; /* no labels of bonds and of equivalent atoms are read */
+    bool is_predicted;       /* no labels of bonds and of equivalent atoms are read */
+    bool has_template_atoms; /* the expanded sample has templates as atoms */
     fm_error *error;
 } reader;
 
@@ -516,7 +517,7 @@ static fm_status read_template_atoms(reader *r) {
 static fm_status read_templates(reader *r) {
     fm_status status = FM_OK;
     if (!find(r, "template_aatype")) return FM_OK;
-    if (r->is_predicted && !find(r, "template_distogram")) return read_template_atoms(r);
+    if (r->has_template_atoms) return read_template_atoms(r);
     for (int i = 0; i < N_TEMPLATE_ROW && !status; i++)
         status = read_row(r, &template_rows[i]);
     return status;
@@ -537,14 +538,18 @@ static fm_status read_all(reader *r) {
 fm_status fm_stored_sample_check_predicted(const fm_npz *npz, fm_arena *arena,
                                            fm_af3_features *ret_features, fm_error *reterr) {
     fm_npz whole;
+    reader r = {.npz = npz,
+                .arena = arena,
+                .to = ret_features,
+                .is_predicted = true,
+                .has_template_atoms = fm_complex_sample_is_compact(npz),
+                .error = reterr};
     *ret_features = (fm_af3_features){.n_cycle = 1};
-    if (fm_complex_sample_is_compact(npz)) {
+    if (r.has_template_atoms) {
         fm_status status = fm_complex_sample_expand_predicted(npz, arena, &whole, reterr);
         if (status) return status;
-        npz = &whole;
+        r.npz = &whole;
     }
-    reader r = {
-        .npz = npz, .arena = arena, .to = ret_features, .is_predicted = true, .error = reterr};
     return read_all(&r);
 }
 
